@@ -8,7 +8,7 @@
 #   gq_test(<part> [DEPS <targets>] [SOURCES <files>] [PCH <headers>] [LABEL <label>]
 #           [TIMEOUT <seconds>] [SERIAL])
 #       Test program gq_<part>_test of all *_test.cc of its folder and the SOURCES; ctest finds each
-#       case. Tests run in the root of the source tree with GQ_SOURCE_DIR and GQ_BIN_DIR set.
+#       case. Tests run in the root of the source tree; GQ_BIN_DIR names the folder of the programs.
 #   gq_fuzz(<name> SOURCES <files> [DEPS <targets>] [CORPUS <folder>])
 #       libFuzzer target gq_<name>_fuzz, in the fuzz preset only. A short run over the corpus is a test.
 #   gq_bench(<name> SOURCES <files> [DEPS <targets>])
@@ -126,6 +126,18 @@ else()
   target_compile_options(gq_options INTERFACE -Wthread-safety)
 endif()
 
+# What programs built with a sanitizer ask of it, whoever starts them.
+if(GQ_SANITIZE)
+  add_library(gq_sanitizer_options OBJECT "${CMAKE_SOURCE_DIR}/cmake/sanitizer_options.cc")
+endif()
+
+function(gq_executable_of_own_code target)
+  gq_own_code(${target} ${ARGN})
+  if(GQ_SANITIZE)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:gq_sanitizer_options>)
+  endif()
+endfunction()
+
 function(gq_own_code target)
   target_link_libraries(${target} PRIVATE gq_options)
   cmake_parse_arguments(arg "" "" "PCH" ${ARGN})
@@ -187,7 +199,7 @@ function(gq_program name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
-  gq_own_code(${name} PCH ${arg_PCH})
+  gq_executable_of_own_code(${name} PCH ${arg_PCH})
   gq_part_of_folder("${CMAKE_CURRENT_SOURCE_DIR}" layer)
   set_target_properties(${name} PROPERTIES GQ_PART "${layer}")
   gq_check_direction(${name} ${arg_DEPS})
@@ -222,9 +234,9 @@ function(gq_test part)
   set(target gq_${part}_test)
   add_executable(${target} ${sources} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock GTest::gmock_main)
-  gq_own_code(${target} PCH ${arg_PCH})
+  gq_executable_of_own_code(${target} PCH ${arg_PCH})
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
-    ENVIRONMENT "GQ_SOURCE_DIR=${CMAKE_SOURCE_DIR}\;GQ_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}\;${GQ_SANITIZER_ENVIRONMENT}")
+    ENVIRONMENT "GQ_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
@@ -244,7 +256,7 @@ function(gq_fuzz name)
   set(target gq_${name}_fuzz)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS})
-  gq_own_code(${target})
+  gq_executable_of_own_code(${target})
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   if(arg_CORPUS)
     add_test(NAME fuzz.${name}
@@ -265,7 +277,7 @@ function(gq_bench name)
   set(target gq_${name}_bench)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} benchmark::benchmark_main)
-  gq_own_code(${target})
+  gq_executable_of_own_code(${target})
 endfunction()
 
 # --- The tree ----------------------------------------------------------------------------------
