@@ -1,5 +1,6 @@
-// The reasons for which gq refuses or fails, in one table: reason -> canonical code -> exit code of the client ->
-// class of the failure. docs/errors.md has one entry a reason, under the reason's name in lower case.
+// The reasons for which gq refuses or fails, in one table: reason -> canonical code -> exit code of
+// the client -> class of the failure. docs/errors.md has one entry a reason, under the reason's
+// name in lower case.
 #pragma once
 
 #include <optional>

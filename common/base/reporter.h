@@ -16,8 +16,8 @@ struct Progress {
   std::string_view unit;  // plural, e.g. "samples"
 };
 
-// Implementations are thread-safe and do not block for long. Texts may hold any bytes (names out of models); whoever
-// shows them escapes them.
+// Implementations are thread-safe and do not block for long. Texts may hold any bytes (names out of
+// models); whoever shows them escapes them.
 class Reporter {
  public:
   virtual ~Reporter() = default;
@@ -27,7 +27,8 @@ class Reporter {
   // May be called as often as once a sample; the implementation thins out.
   virtual void Report(const Progress& progress) = 0;
 
-  // True once the work should stop; long phases ask at least once a sample and then return kCancelled.
+  // True once the work should stop; long phases ask at least once a sample and then return
+  // kCancelled.
   virtual bool Cancelled() const = 0;
 
   void Info(std::string_view component, std::string_view text) {
