@@ -9,6 +9,8 @@
 #           [TIMEOUT <seconds>] [SERIAL])
 #       Test program gq_<part>_test of all *_test.cc of its folder and the SOURCES; ctest finds each
 #       case. Tests run in the root of the source tree; GQ_BIN_DIR names the folder of the programs.
+#       The label is the folder's: integration, faults, unit-engine (what gq_engine_tests builds) or
+#       unit.
 #   gq_fuzz(<name> SOURCES <files> [DEPS <targets>] [CORPUS <folder>])
 #       libFuzzer target gq_<name>_fuzz, in the fuzz preset only. A short run over the corpus is a test.
 #   gq_bench(<name> SOURCES <files> [DEPS <targets>])
@@ -151,6 +153,9 @@ function(gq_own_code target)
   endif()
 endfunction()
 
+# The unit tests of the engine, which CI also runs under the sanitizers.
+add_custom_target(gq_engine_tests)
+
 # --- Declarations ------------------------------------------------------------------------------
 # Sets `result` when a dependency of `target` is not declared (yet) and GQ_SKIP_INCOMPLETE says to
 # leave such targets out. Without it, gq_check_all_edges stops the configuration.
@@ -224,7 +229,9 @@ function(gq_test part)
   if(NOT arg_LABEL)
     file(RELATIVE_PATH path "${CMAKE_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
     string(REGEX MATCH "^(integration|faults)" arg_LABEL "${path}")
-    if(NOT arg_LABEL)
+    if(NOT arg_LABEL AND path MATCHES "^common/([a-z_]+)" AND CMAKE_MATCH_1 IN_LIST gq_engine)
+      set(arg_LABEL unit-engine)
+    elseif(NOT arg_LABEL)
       set(arg_LABEL unit)
     endif()
   endif()
@@ -237,6 +244,9 @@ function(gq_test part)
   gq_executable_of_own_code(${target} PCH ${arg_PCH})
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "GQ_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  if(arg_LABEL STREQUAL "unit-engine")
+    add_dependencies(gq_engine_tests ${target})
+  endif()
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
