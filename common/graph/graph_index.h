@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,6 +62,8 @@ class GraphIndex {
 
  private:
   const onnx::GraphProto* graph_;
+  // Names out of subgraphs; the keys below may point into them.
+  std::vector<std::unique_ptr<std::string>> captured_names_;
   std::unordered_map<std::string_view, int> producers_;
   std::unordered_map<std::string_view, std::vector<TensorUse>> uses_;
   std::unordered_map<std::string_view, const onnx::TensorProto*> initializers_;

@@ -49,4 +49,7 @@ std::string StoreKey(const onnx::TensorProto& tensor);
 // Clears the data of `tensor` and makes it refer to `key`.
 void SetStoreKey(const std::string& key, onnx::TensorProto* tensor);
 
+// Removes the data of a tensor in whatever form; name, type and dims stay.
+void ClearData(onnx::TensorProto* tensor);
+
 }  // namespace gq::graph

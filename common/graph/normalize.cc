@@ -1,0 +1,218 @@
+#include "common/graph/normalize.h"
+
+#include <exception>
+#include <map>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/graph/edits.h"
+#include "common/graph/graph_index.h"
+#include "common/graph/tensor_data.h"
+#include "onnx/inliner/inliner.h"
+
+namespace gq::graph {
+namespace {
+
+using base::Reason;
+using base::StrCat;
+
+// Nodes that all calls of functions together may grow to.
+constexpr int64_t kMaxInlinedNodes = 1'000'000;
+
+using FunctionKey = std::pair<std::string, std::string>;  // domain, name
+
+// Size of each function after all inlining, found depth first.
+class FunctionSizes {
+ public:
+  explicit FunctionSizes(const onnx::ModelProto& model) {
+    for (const auto& function : model.functions()) {
+      functions_[{function.domain(), function.name()}] = &function;
+    }
+  }
+
+  template <typename Nodes>
+  absl::StatusOr<int64_t> OfNodes(const Nodes& nodes) {
+    int64_t total = 0;
+    for (const auto& node : nodes) {
+      GQ_ASSIGN_OR_RETURN(const int64_t size, OfNode(node));
+      total += size;
+      if (total > kMaxInlinedNodes) {
+        return base::MakeError(
+            Reason::kModelTooLarge,
+            StrCat("the functions of the model expand to more than ", kMaxInlinedNodes, " nodes"));
+      }
+    }
+    return total;
+  }
+
+ private:
+  absl::StatusOr<int64_t> OfNode(const onnx::NodeProto& node) {
+    int64_t size = 1;
+    absl::Status status;
+    ForEachSubgraph(node, [&](const auto& graph) {
+      if (!status.ok()) return;
+      const auto inner = OfNodes(graph.node());
+      status = inner.status();
+      if (inner.ok()) size += *inner;
+    });
+    GQ_RETURN_IF_ERROR(status);
+    const FunctionKey key{node.domain(), node.op_type()};
+    const auto function = functions_.find(key);
+    if (function == functions_.end()) return size;
+    const auto known = sizes_.find(key);
+    if (known != sizes_.end()) return size + known->second;
+    if (!open_.insert(key).second) {
+      return base::MakeError(Reason::kModelInvalid,
+                             StrCat("the function ", node.domain(), ".", node.op_type(),
+                                    " of the model calls itself"));
+    }
+    GQ_ASSIGN_OR_RETURN(const int64_t body, OfNodes(function->second->node()));
+    open_.erase(key);
+    sizes_[key] = body;
+    return size + body;
+  }
+
+  std::map<FunctionKey, const onnx::FunctionProto*> functions_;
+  std::map<FunctionKey, int64_t> sizes_;
+  std::set<FunctionKey> open_;
+};
+
+absl::Status InlineFunctions(onnx::ModelProto* model, std::vector<std::string>* notes) {
+  if (model->functions_size() == 0) return absl::OkStatus();
+  GQ_RETURN_IF_ERROR(FunctionSizes(*model).OfNodes(model->graph().node()).status());
+  const int functions = model->functions_size();
+  try {
+    onnx::inliner::InlineLocalFunctions(*model, /*convert_version=*/true);
+  } catch (const std::exception& error) {
+    return base::MakeError(Reason::kModelInvalid,
+                           StrCat("the functions of the model cannot be inlined: ", error.what()));
+  }
+  notes->push_back(StrCat("inlined the ", functions, " functions of the model"));
+  return absl::OkStatus();
+}
+
+// The value of a Constant node as a tensor.
+absl::StatusOr<onnx::TensorProto> ConstantValue(onnx::NodeProto* node) {
+  for (auto& attribute : *node->mutable_attribute()) {
+    onnx::TensorProto tensor;
+    const std::string& name = attribute.name();
+    if (name == "value" && attribute.has_t()) return std::move(*attribute.mutable_t());
+    if (name == "value_float") {
+      tensor.set_data_type(onnx::TensorProto::FLOAT);
+      tensor.add_float_data(attribute.f());
+      return tensor;
+    }
+    if (name == "value_int") {
+      tensor.set_data_type(onnx::TensorProto::INT64);
+      tensor.add_int64_data(attribute.i());
+      return tensor;
+    }
+    if (name == "value_string") {
+      tensor.set_data_type(onnx::TensorProto::STRING);
+      tensor.add_string_data(attribute.s());
+      return tensor;
+    }
+    if (name == "value_floats") {
+      tensor.set_data_type(onnx::TensorProto::FLOAT);
+      tensor.add_dims(attribute.floats_size());
+      *tensor.mutable_float_data() = attribute.floats();
+      return tensor;
+    }
+    if (name == "value_ints") {
+      tensor.set_data_type(onnx::TensorProto::INT64);
+      tensor.add_dims(attribute.ints_size());
+      *tensor.mutable_int64_data() = attribute.ints();
+      return tensor;
+    }
+    if (name == "value_strings") {
+      tensor.set_data_type(onnx::TensorProto::STRING);
+      tensor.add_dims(attribute.strings_size());
+      *tensor.mutable_string_data() = attribute.strings();
+      return tensor;
+    }
+    if (name == "sparse_value") {
+      return base::MakeError(Reason::kModelUnsupported,
+                             StrCat(Describe(*node), " holds a sparse tensor"),
+                             "Export the model with dense constants.");
+    }
+  }
+  return base::MakeError(Reason::kModelInvalid, StrCat(Describe(*node), " has no value"));
+}
+
+absl::Status ConstantsToInitializers(onnx::GraphProto* graph, int* moved) {
+  if (graph->sparse_initializer_size() > 0) {
+    return base::MakeError(Reason::kModelUnsupported,
+                           StrCat("initializer '", graph->sparse_initializer(0).values().name(),
+                                  "' is a sparse tensor"),
+                           "Export the model with dense initializers.");
+  }
+  std::unordered_set<std::string> outputs;
+  for (const auto& output : graph->output()) outputs.insert(output.name());
+  std::vector<int> gone;
+  for (int i = 0; i < graph->node_size(); ++i) {
+    auto* node = graph->mutable_node(i);
+    absl::Status status;
+    ForEachMutableSubgraph(node, [&](auto* inner) {
+      if (status.ok()) status = ConstantsToInitializers(inner, moved);
+    });
+    GQ_RETURN_IF_ERROR(status);
+    if (!IsOp(*node, "Constant") || node->output_size() != 1 || outputs.contains(node->output(0))) {
+      continue;
+    }
+    GQ_ASSIGN_OR_RETURN(onnx::TensorProto tensor, ConstantValue(node));
+    tensor.set_name(node->output(0));
+    *graph->add_initializer() = std::move(tensor);
+    gone.push_back(i);
+  }
+  *moved += static_cast<int>(gone.size());
+  RemoveNodes(std::move(gone), graph);
+  return absl::OkStatus();
+}
+
+// Initializers that are inputs too are defaults that a caller may override; nobody can do so with a
+// quantized model.
+absl::Status RemoveInitializerInputs(onnx::ModelProto* model, std::vector<std::string>* notes) {
+  auto* graph = model->mutable_graph();
+  std::unordered_set<std::string> initializers;
+  for (const auto& initializer : graph->initializer()) {
+    if (initializer.name().empty()) {
+      return base::MakeError(Reason::kModelInvalid, "an initializer of the model has no name");
+    }
+    if (!initializers.insert(initializer.name()).second) {
+      return base::MakeError(Reason::kModelInvalid,
+                             StrCat("there are two initializers '", initializer.name(), "'"));
+    }
+  }
+  google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> inputs;
+  for (auto& input : *graph->mutable_input()) {
+    if (!initializers.contains(input.name())) inputs.Add(std::move(input));
+  }
+  const int removed = graph->input_size() - inputs.size();
+  graph->mutable_input()->Swap(&inputs);
+  if (removed > 0 && model->ir_version() >= 4) {
+    notes->push_back(StrCat("took ", removed, " initializers out of the list of inputs"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status NormalizeModel(onnx::ModelProto* model, std::vector<std::string>* notes) {
+  GQ_RETURN_IF_ERROR(InlineFunctions(model, notes));
+  auto* graph = model->mutable_graph();
+  int moved = 0;
+  GQ_RETURN_IF_ERROR(ConstantsToInitializers(graph, &moved));
+  if (moved > 0) notes->push_back(StrCat("turned ", moved, " Constant nodes into initializers"));
+  GQ_RETURN_IF_ERROR(RemoveInitializerInputs(model, notes));
+  if (model->ir_version() < 4) model->set_ir_version(4);
+  if (graph->name().empty()) graph->set_name("graph");
+  GQ_RETURN_IF_ERROR(SortTopologically(graph));
+  const int named = MakeNodeNamesUnique(graph);
+  if (named > 0) notes->push_back(StrCat("gave ", named, " nodes a unique name"));
+  return absl::OkStatus();
+}
+
+}  // namespace gq::graph
