@@ -108,9 +108,13 @@ absl::Status ApplyConfig(const std::string& text, JobRequest& request) {
                      StrCat("--config '", text, "' is neither a file nor a built-in preset"),
                      StrCat("presets: ", base::StrJoin(presets, ", ")));
   }
-  std::ifstream file(text, std::ios::binary);
-  std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.is_open() || file.bad() || std::filesystem::is_directory(text, ignored)) {
+  std::ifstream file;
+  std::string json;
+  if (std::filesystem::is_regular_file(text, ignored)) {
+    file.open(text, std::ios::binary);
+    json.assign((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  }
+  if (!file.is_open() || file.bad()) {
     return MakeError(Reason::kFileUnreadable, StrCat("--config '", text, "' cannot be read"),
                      "give a Quark JSON file that you may read");
   }

@@ -49,14 +49,14 @@ TEST(ParseStoredLine, RefusesEverythingElse) {
 }
 
 TEST(FormatDuration, RoundsDownToTheLastUnit) {
-  EXPECT_EQ(FormatDuration(absl::Milliseconds(-4)), "0ms");
-  EXPECT_EQ(FormatDuration(absl::Milliseconds(850)), "850ms");
-  EXPECT_EQ(FormatDuration(absl::Microseconds(999999)), "999ms");
-  EXPECT_EQ(FormatDuration(absl::Milliseconds(9999)), "9s");
-  EXPECT_EQ(FormatDuration(absl::Seconds(112)), "1m 52s");
-  EXPECT_EQ(FormatDuration(absl::Seconds(62)), "1m 02s");
-  EXPECT_EQ(FormatDuration(absl::Seconds(3599)), "59m 59s");
-  EXPECT_EQ(FormatDuration(absl::Seconds(2 * 3600 + 3 * 60 + 10)), "2h 03m 10s");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Milliseconds(-4)), "0ms");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Milliseconds(850)), "850ms");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Microseconds(999999)), "999ms");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Milliseconds(9999)), "9s");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Seconds(112)), "1m 52s");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Seconds(62)), "1m 02s");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Seconds(3599)), "59m 59s");
+  EXPECT_EQ(gq::base::FormatDuration(absl::Seconds(2 * 3600 + 3 * 60 + 10)), "2h 03m 10s");
 }
 
 constexpr char kStep[] =
