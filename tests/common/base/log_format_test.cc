@@ -59,6 +59,12 @@ TEST(FormatDuration, RoundsDownToTheLastUnit) {
   EXPECT_EQ(gq::base::FormatDuration(absl::Seconds(2 * 3600 + 3 * 60 + 10)), "2h 03m 10s");
 }
 
+std::string Render(LogRenderer& renderer, std::initializer_list<std::string_view> pieces) {
+  std::string result;
+  for (std::string_view piece : pieces) result += renderer.Feed(piece);
+  return result + renderer.Finish();
+}
+
 constexpr char kStep[] =
     "2026-08-21T14:08:22.000Z INFO Banner [2/4] Graph Quantize\n"
     "2026-08-21T14:08:22.001Z INFO Workflow Graph Quantize started\n"
@@ -78,7 +84,7 @@ constexpr char kRenderedStep[] =
 
 TEST(LogRenderer, ShowsTheDocumentedForm) {
   LogRenderer renderer({.zone = Zone()});
-  EXPECT_EQ(renderer.Feed(kStep) + renderer.Finish(), kRenderedStep);
+  EXPECT_EQ(Render(renderer, {kStep}), kRenderedStep);
 }
 
 TEST(LogRenderer, DoesNotCareHowTheBytesAreCut) {
@@ -93,7 +99,7 @@ TEST(LogRenderer, DoesNotCareHowTheBytesAreCut) {
 
 TEST(LogRenderer, QuietStepHasSixLines) {
   LogRenderer renderer({.quiet = true, .zone = Zone()});
-  EXPECT_EQ(renderer.Feed(kStep) + renderer.Finish(),
+  EXPECT_EQ(Render(renderer, {kStep}),
             "============================================================\n"
             "[2/4] Graph Quantize\n"
             "============================================================\n"
@@ -105,14 +111,12 @@ TEST(LogRenderer, QuietStepHasSixLines) {
 TEST(LogRenderer, SeparatesStepsAndShowsAttempts) {
   LogRenderer renderer({.zone = Zone()});
   const std::string text =
-      renderer.Feed(kStep) +
-      renderer.Feed(
-          "2026-08-21T14:11:00.000Z INFO Banner [3/4] Evaluate\n"
-          "2026-08-21T14:11:00.000Z INFO Banner (attempt 2 of 3: WORKER_LOST)\n"
-          "2026-08-21T14:11:00.000Z INFO Workflow Evaluate started\n"
-          "2026-08-21T14:11:12.000Z ERROR Workflow Evaluate failed (12s): no "
-          "data (DATA_EMPTY)\n") +
-      renderer.Finish();
+      Render(renderer, {kStep,
+                        "2026-08-21T14:11:00.000Z INFO Banner [3/4] Evaluate\n"
+                        "2026-08-21T14:11:00.000Z INFO Banner (attempt 2 of 3: WORKER_LOST)\n"
+                        "2026-08-21T14:11:00.000Z INFO Workflow Evaluate started\n"
+                        "2026-08-21T14:11:12.000Z ERROR Workflow Evaluate failed (12s): no data "
+                        "(DATA_EMPTY)\n"});
   EXPECT_EQ(text, std::string(kRenderedStep) +
                       "\n"
                       "============================================================\n"
@@ -134,7 +138,7 @@ TEST(LogRenderer, ColoursLevels) {
 TEST(LogRenderer, ShowsForeignLinesStripped) {
   LogRenderer renderer({.zone = Zone()});
   EXPECT_EQ(renderer.Feed("plain \033[31mred\033[0m text\n"), "plain red text\n");
-  EXPECT_EQ(renderer.Feed("cut") + renderer.Finish(), "cut\n");
+  EXPECT_EQ(Render(renderer, {"cut"}), "cut\n");
 }
 
 TEST(StripControl, LeavesNothingThatActsOnATerminal) {
