@@ -1,0 +1,66 @@
+// Both models' values of one output, from the first sample to the last.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/accuracy/class_metrics.h"
+#include "common/accuracy/output_metrics.h"
+#include "common/accuracy/output_report.h"
+#include "common/runtime/tensor.h"
+
+namespace gq::accuracy {
+
+// When an output counts as class scores.
+enum class ClassRule {
+  kNever,
+  kAlways,           // wherever its shape has a class axis
+  kIfDistributions,  // when every row of its first sample adds up to 1
+};
+
+struct ComparerOptions {
+  double atol = 0.015;
+  double rtol = 0.01;
+  double quantization_step = 0;
+  int64_t samples = 0;  // that will come at most
+  ClassRule class_rule = ClassRule::kIfDistributions;
+  std::optional<int> class_axis;  // overrides the rule by rank
+};
+
+// Not thread-safe.
+class OutputComparer {
+ public:
+  OutputComparer(std::string name, const ComparerOptions& options)
+      : name_(std::move(name)), options_(options) {}
+
+  // One sample. `labels` is empty or has one class a row. MODEL_INVALID when the two outputs have
+  // different shapes or types that cannot be compared.
+  absl::Status AddSample(const runtime::Tensor& reference, const runtime::Tensor& candidate,
+                         std::span<const int64_t> labels);
+
+  OutputReport Report() const;
+  const std::string& name() const { return name_; }
+
+  // The reference's and the candidate's values of the last sample.
+  std::span<const float> reference_values() const { return reference_; }
+  std::span<const float> candidate_values() const { return candidate_; }
+
+ private:
+  void Begin(const runtime::Tensor& reference);
+
+  std::string name_;
+  ComparerOptions options_;
+  bool is_float_ = true;
+  int32_t dtype_ = 0;
+  std::vector<int64_t> shape_;
+  std::optional<OutputMetrics> metrics_;
+  std::optional<ClassMetrics> classes_;
+  std::vector<float> converted_reference_, converted_candidate_;
+  std::span<const float> reference_, candidate_;
+};
+
+}  // namespace gq::accuracy
