@@ -54,6 +54,7 @@ class Channel {
   // For the constructors of stubs.
   const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
   const std::string& address() const { return address_; }
+  ChannelUse use() const { return use_; }
 
   // Prepares one call: deadline, `authorization: Bearer ...`, and for agents wait-for-ready. Never
   // fails: a token file that has become unreadable is reported by the server's UNAUTHENTICATED.
