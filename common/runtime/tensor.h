@@ -1,6 +1,7 @@
 // Values that go into and come out of a session.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,6 +59,8 @@ class Tensor {
   std::span<T> MutableAs() {
     return {reinterpret_cast<T*>(const_cast<std::byte*>(bytes_.data())), bytes_.size() / sizeof(T)};
   }
+  // True when this tensor owns its memory and no copy shares it.
+  bool exclusive() const { return owned_ && owner_.use_count() == 1; }
   // The same elements for the graph part, sharing the memory.
   graph::TensorView View() const { return {dtype_, shape_, bytes_, owner_}; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
@@ -68,6 +71,7 @@ class Tensor {
   int64_t size_ = 0;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
+  bool owned_ = false;
 };
 
 template <typename T>
