@@ -1,0 +1,170 @@
+#include "common/report/figures.h"
+
+#include "common/base/text.h"
+
+namespace gq::report {
+namespace {
+
+using base::StrCat;
+
+std::string ResultWords(const std::string& result) {
+  if (result == "goal_met") return "goal met";
+  if (result == "goal_not_met") return "goal not met";
+  if (result == "not_judged") return "not judged";
+  return result;
+}
+
+void AddCounts(const Json& report, std::vector<Fact>& facts) {
+  const Json& counts = At(report, {"graph_quantize", "counts"});
+  if (!counts.is_object()) return;
+  const auto sum = [&counts](std::string_view key) {
+    double total = 0;
+    const Json& group = At(counts, {key});
+    if (group.is_object()) {
+      for (const Json& count : group) total += count.is_number() ? count.get<double>() : 0;
+    }
+    return total;
+  };
+  const double quantized = sum("quantized");
+  const double in_float = sum("float");
+  if (quantized + in_float == 0) return;
+  facts.push_back({"Nodes", StrCat(quantized, " quantized, ", in_float, " in float")});
+}
+
+void AddSizes(const Json& report, std::vector<Fact>& facts) {
+  const Json& sizes = At(report, {"graph_quantize", "sizes"});
+  const auto before = NumberAt(sizes, {"float_bytes"});
+  const auto after = NumberAt(sizes, {"quantized_bytes"});
+  if (!before || !after) return;
+  std::string value = StrCat(FormatBytes(before), " -> ", FormatBytes(after));
+  if (const auto ratio = NumberAt(sizes, {"ratio_file"})) {
+    base::StrAppend(&value, " (", FormatNumber(ratio), " times smaller)");
+  }
+  facts.push_back({"Model size", value});
+  if (const auto ratio = NumberAt(sizes, {"ratio_weights"})) {
+    facts.push_back({"Weights", StrCat(FormatNumber(ratio), " times smaller")});
+  }
+}
+
+void AddCalibration(const Json& report, std::vector<Fact>& facts) {
+  const Json& quantize = At(report, {"graph_quantize"});
+  if (const std::string scheme = TextAt(quantize, {"scheme"}); !scheme.empty()) {
+    facts.push_back({"Scheme", scheme});
+  }
+  const Json& calibration = At(quantize, {"calibration"});
+  if (!calibration.is_object()) return;
+  std::string value = StrCat(TextAt(calibration, {"method"}), ", ",
+                             FormatNumber(NumberAt(calibration, {"samples"}), 0), " samples");
+  if (TrueAt(calibration, {"random"})) value += " of random data";
+  facts.push_back({"Calibration", value});
+}
+
+void AddCompile(const Json& report, std::vector<Fact>& facts) {
+  const Json& compile = At(report, {"compile"});
+  if (!compile.is_object()) return;
+  const std::string mark = TrueAt(compile, {"simulated"}) ? " (simulated)" : "";
+  if (const std::string name = TextAt(compile, {"class"}); !name.empty()) {
+    facts.push_back({"Compiler class", name});
+  }
+  const auto npu = NumberAt(compile, {"partitions", "npu"});
+  const auto cpu = NumberAt(compile, {"partitions", "cpu"});
+  if (npu || cpu) {
+    facts.push_back({"Partitions", StrCat(FormatNumber(npu, 0), " on the NPU, ",
+                                          FormatNumber(cpu, 0), " on the CPU", mark)});
+  }
+  const auto operators = NumberAt(compile, {"offload", "operators_percent"});
+  const auto gops = NumberAt(compile, {"offload", "gops_percent"});
+  if (operators || gops) {
+    facts.push_back({"Offload", StrCat(FormatNumber(operators), " % of the operators, ",
+                                       FormatNumber(gops), " % of the GOPs", mark)});
+  }
+}
+
+void AddLatency(const Json& report, std::vector<Fact>& facts) {
+  const Json& run = At(report, {"board_run"});
+  const auto p50 = NumberAt(run, {"latency_ms", "p50"});
+  if (!p50) return;
+  const std::string mark = TrueAt(run, {"simulated"}) ? " (simulated)" : "";
+  std::string value = StrCat("p50 ", FormatNumber(p50, 3), " ms");
+  for (const char* name : {"p90", "p99"}) {
+    if (const auto figure = NumberAt(run, {"latency_ms", name})) {
+      base::StrAppend(&value, ", ", name, " ", FormatNumber(figure, 3), " ms");
+    }
+  }
+  facts.push_back({"Latency", value + mark});
+  if (const std::string conditions = TextAt(run, {"conditions_text"}); !conditions.empty()) {
+    facts.push_back({"Conditions", conditions});
+  }
+}
+
+}  // namespace
+
+VerdictWords VerdictOf(const Json& report) {
+  const Json& verdict = At(report, {"evaluate", "verdict"});
+  VerdictWords words;
+  if (!verdict.is_object()) return words;
+  words.result = ResultWords(TextAt(verdict, {"result"}));
+  words.default_goal = TrueAt(verdict, {"default_goal"});
+  words.reason = TextAt(verdict, {"reason"});
+  for (const Json& goal : ArrayAt(verdict, {"goals"})) {
+    std::string value = StrCat(TrueAt(goal, {"met"}) ? "met" : "not met", ": ",
+                               FormatGeneral(NumberAt(goal, {"value"})));
+    if (const std::string output = TextAt(goal, {"output"}); !output.empty()) {
+      base::StrAppend(&value, " on output '", output, "'");
+    }
+    words.goals.push_back({TextAt(goal, {"expression"}), value});
+  }
+  if (!words.default_goal) {
+    const std::string result = ResultWords(TextAt(verdict, {"default", "result"}));
+    const std::string reason = TextAt(verdict, {"default", "reason"});
+    words.default_result = reason.empty() ? result : StrCat(result, ": ", reason);
+  }
+  return words;
+}
+
+std::vector<std::vector<std::string>> OutputRows(const Json& report) {
+  const Json& outputs = ArrayAt(report, {"evaluate", "outputs"});
+  bool top1 = false;
+  for (const Json& output : outputs) top1 = top1 || NumberAt(output, {"argmax_agreement"});
+  std::vector<std::vector<std::string>> rows = {
+      {"output", "PSNR dB", "SNR dB", "pass rate %", "cosine", "max abs error"}};
+  if (top1) rows[0].push_back("top-1 agreement %");
+  for (const Json& output : outputs) {
+    rows.push_back({TextAt(output, {"name"}), FormatNumber(NumberAt(output, {"psnr_db"})),
+                    FormatNumber(NumberAt(output, {"snr_db"})),
+                    FormatNumber(NumberAt(output, {"pass_rate"})),
+                    FormatNumber(NumberAt(output, {"cosine"}), 6),
+                    FormatGeneral(NumberAt(output, {"max_abs"}))});
+    if (top1) rows.back().push_back(FormatNumber(NumberAt(output, {"argmax_agreement"})));
+  }
+  if (rows.size() == 1) rows.clear();
+  return rows;
+}
+
+std::vector<Fact> FactsOf(const Json& report) {
+  std::vector<Fact> facts;
+  AddCalibration(report, facts);
+  AddCounts(report, facts);
+  AddSizes(report, facts);
+  if (const auto samples = NumberAt(report, {"evaluate", "data", "samples"})) {
+    const std::string source = TextAt(report, {"evaluate", "data", "source"});
+    facts.push_back({"Evaluated on", StrCat(FormatNumber(samples, 0), " samples",
+                                            source.empty() ? "" : StrCat(" (", source, " data)"))});
+  }
+  AddCompile(report, facts);
+  AddLatency(report, facts);
+  if (const auto seconds = NumberAt(report, {"job", "seconds"})) {
+    facts.push_back({"Time", FormatSeconds(seconds)});
+  }
+  return facts;
+}
+
+std::vector<WarningText> WarningsOf(const Json& report) {
+  std::vector<WarningText> warnings;
+  for (const Json& warning : ArrayAt(report, {"warnings"})) {
+    warnings.push_back({TextAt(warning, {"step"}), TextAt(warning, {"text"})});
+  }
+  return warnings;
+}
+
+}  // namespace gq::report

@@ -1,0 +1,39 @@
+// The figures of a report that every rendering shows, in words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/report/json_view.h"
+
+namespace gq::report {
+
+// A fact with its name: `Model size`, `935.12 kB -> 264.03 kB (3.54 times smaller)`.
+struct Fact {
+  std::string name;
+  std::string value;
+};
+
+struct VerdictWords {
+  std::string result;  // `goal met`, `goal not met`, `not judged`; empty when there is none
+  bool default_goal = false;
+  std::string reason;
+  std::vector<Fact> goals;     // expression -> `met: 34.2 on output 'y'`
+  std::string default_result;  // beside an explicit goal: what the default goal says
+};
+
+VerdictWords VerdictOf(const Json& report);
+
+// Rows of the table of outputs; the first row is the heading.
+std::vector<std::vector<std::string>> OutputRows(const Json& report);
+
+// Sizes, quantized nodes, calibration, partitions and offload, time. Simulated figures say so.
+std::vector<Fact> FactsOf(const Json& report);
+
+struct WarningText {
+  std::string step;
+  std::string text;
+};
+std::vector<WarningText> WarningsOf(const Json& report);
+
+}  // namespace gq::report
