@@ -31,7 +31,7 @@ class LogSpool {
     std::filesystem::path path;  // continued when it exists
     std::string lease_id;
     int64_t generation = 0;
-    absl::Duration min_interval;      // between two calls
+    absl::Duration min_interval;       // between two calls
     std::function<void()> on_refused;  // the server answered LEASE_LOST; called once
   };
 
@@ -57,8 +57,8 @@ class LogSpool {
 
   void Send(std::stop_token stop);
   // One call; the bytes stored according to the server.
-  absl::StatusOr<int64_t> AppendOnce(int64_t offset, const std::string& data,
-                                     std::stop_token stop, absl::Duration& retry_after);
+  absl::StatusOr<int64_t> AppendOnce(int64_t offset, const std::string& data, std::stop_token stop,
+                                     absl::Duration& retry_after);
   void Advance(int64_t committed);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return acknowledged_ == size_ && known_ && !stopped_;
