@@ -1,0 +1,179 @@
+#include "server/worker/steps/graph_optimize.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "common/accuracy/evaluation_json.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/graph/optimize.h"
+#include "common/runtime/constant_evaluator.h"
+#include "server/worker/steps/equivalence.h"
+#include "server/worker/steps/model_json.h"
+#include "server/worker/steps/sample_data.h"
+#include "server/worker/steps/stopwatch.h"
+#include "server/worker/steps/strategy.h"
+
+namespace gq::worker {
+namespace {
+
+using base::MakeError;
+using base::Reason;
+using base::StrCat;
+using nlohmann::json;
+
+std::string Shapes(const std::vector<graph::TensorInfo>& tensors) {
+  std::vector<std::string> parts;
+  for (const graph::TensorInfo& tensor : tensors) {
+    std::vector<std::string> dims;
+    for (const int64_t dim : tensor.shape) dims.push_back(dim < 0 ? "?" : StrCat(dim));
+    parts.push_back(StrCat(tensor.name, " ", tensor.dtype, "[", base::StrJoin(dims, ","), "]"));
+  }
+  return base::StrJoin(parts, ", ");
+}
+
+absl::Status RefuseQuantized(const graph::Analysis& analysis) {
+  std::string_view what;
+  switch (analysis.state) {
+    case graph::ModelState::kFloat:
+      return absl::OkStatus();
+    case graph::ModelState::kQdq:
+      what = "it holds QuantizeLinear and DequantizeLinear nodes";
+      break;
+    case graph::ModelState::kSpecialized:
+      what = "it holds quantization operators of com.amd.quark";
+      break;
+    case graph::ModelState::kQOperator:
+      what = "it holds quantized operators such as QLinearConv or MatMulInteger";
+      break;
+  }
+  return MakeError(Reason::kAlreadyQuantized, StrCat("the model is already quantized: ", what),
+                   "give the float model, or strip and quantize again with --mode requantize");
+}
+
+graph::Analysis Refine(graph::Analysis analysis, const graph::Analysis& optimized,
+                       const gq::v1::JobSpec& spec) {
+  // Task and cost need shapes, which are known after optimization.
+  analysis.inputs = optimized.inputs;
+  analysis.outputs = optimized.outputs;
+  analysis.task = TaskOf(spec, optimized.task);
+  analysis.task_reason = spec.task().empty() ? optimized.task_reason : "given by --task";
+  if (optimized.macs > analysis.macs) analysis.macs = optimized.macs;
+  return analysis;
+}
+
+}  // namespace
+
+std::optional<graph::TaskType> TaskFromName(std::string_view name) {
+  using enum graph::TaskType;
+  for (const auto task : {kClassification, kDetection, kSegmentation, kRegression}) {
+    if (graph::TaskTypeName(task) == name) return task;
+  }
+  return std::nullopt;
+}
+
+graph::TaskType TaskOf(const gq::v1::JobSpec& spec, graph::TaskType detected) {
+  return TaskFromName(spec.task()).value_or(detected);
+}
+
+std::string DescribeModel(const graph::Analysis& analysis) {
+  std::vector<std::pair<int, std::string>> counts;
+  for (const auto& [op, count] : analysis.operators) counts.emplace_back(-count, op);
+  std::sort(counts.begin(), counts.end());
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < counts.size() && i < 6; ++i) {
+    shown.push_back(StrCat(counts[i].second, " ", -counts[i].first));
+  }
+  if (counts.size() > shown.size()) shown.push_back("...");
+  char size[64];
+  std::snprintf(size, sizeof size, "%.1f M parameters",
+                static_cast<double>(analysis.parameters) / 1e6);
+  return StrCat(graph::ModelStateName(analysis.state), " model, ", analysis.nodes, " nodes (",
+                base::StrJoin(shown, ", "), "), ", size);
+}
+
+absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, StepLog& log) {
+  Stopwatch watch;
+  GraphOptimizeResult result;
+  GQ_ASSIGN_OR_RETURN(result.user_model, graph::LoadModel(inputs.model));
+  for (const std::string& note : result.user_model.notes()) log.Info("Load", note);
+  graph::Analysis analysis = graph::Analyze(result.user_model);
+  log.Info("Analyze", DescribeModel(analysis));
+  GQ_RETURN_IF_ERROR(RefuseQuantized(analysis));
+  watch.Lap("load");
+
+  GQ_ASSIGN_OR_RETURN(const Strategy strategy,
+                      ChooseStrategy(inputs.spec, result.user_model, analysis.task));
+  GQ_ASSIGN_OR_RETURN(const graph::OptimizeOptions options,
+                      OptimizeOptionsFor(inputs.spec, strategy.config));
+  result.float_model = result.user_model;
+  runtime::OrtConstantEvaluator evaluator;
+  GQ_ASSIGN_OR_RETURN(graph::OptimizeReport optimized,
+                      graph::OptimizeGraph(result.float_model, options, evaluator, log));
+  for (const graph::PassReport& pass : optimized.passes) {
+    log.Info("Optimize", StrCat(pass.name, ": ", pass.changed, " changed"));
+    for (const std::string& detail : pass.details) {
+      log.Log(base::LogLevel::kDebug, "Optimize", detail);
+    }
+  }
+  for (const std::string& warning : optimized.warnings) log.Warn("Optimize", warning);
+  analysis = Refine(std::move(analysis), graph::Analyze(result.float_model), inputs.spec);
+  result.task = analysis.task;
+  result.renamed_nodes = std::move(optimized.renamed_nodes);
+  log.Info("Analyze",
+           StrCat("inputs ", Shapes(analysis.inputs), "; outputs ", Shapes(analysis.outputs)));
+  log.Info("Analyze",
+           StrCat("task ", graph::TaskTypeName(analysis.task), " (", analysis.task_reason, ")"));
+  watch.Lap("optimize");
+
+  // Problems of the data show here already, before any time is spent on it.
+  base::NullReporter quiet;
+  GQ_ASSIGN_OR_RETURN(const SampleData data,
+                      OpenCalibrationData(inputs, result.float_model, quiet));
+  GQ_ASSIGN_OR_RETURN(const Equivalence equivalence,
+                      CheckEquivalence(result.user_model, result.float_model, *data.samples, log));
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "the optimized model equals the given one on one sample (largest difference %.2g); "
+                "FP32 baseline %.2f ms a sample on one thread",
+                equivalence.max_abs, equivalence.seconds * 1e3);
+  log.Info("Optimize", text);
+  watch.Lap("equivalence");
+
+  GQ_ASSIGN_OR_RETURN(json file, ModelFileJson(inputs.model, result.user_model));
+  result.report = {
+      {"analysis", AnalysisJson(analysis, result.user_model)},
+      {"passes", PassesJson(optimized.passes)},
+      {"model", std::move(file)},
+      {"equivalence",
+       {{"max_abs", accuracy::JsonNumber(equivalence.max_abs)},
+        {"psnr_db", accuracy::JsonNumber(equivalence.psnr_db)}}},
+      {"baseline", {{"seconds", equivalence.seconds}, {"threads", 1}}},
+      {"renamed_nodes", result.renamed_nodes},
+      {"opset", {{"before", optimized.opset_before}, {"after", optimized.opset_after}}},
+      {"notes", result.user_model.notes()},
+      {"warnings", log.warnings()},
+      {"identity", IdentityJson(inputs.spec)}};
+  watch.Lap("report");
+  result.report["seconds"] = watch.Seconds();
+  return result;
+}
+
+absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path,
+                                        const gq::v1::JobSpec& spec, base::Reporter& reporter) {
+  GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path));
+  for (const std::string& note : model.notes()) reporter.Info("Load", note);
+  if (spec.input_shape().empty() && runtime::InputSpecs(model).ok()) return model;
+  graph::OptimizeOptions options;
+  GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
+  options.fuse = options.simplify = options.optimize = options.npu = false;
+  options.min_opset = 0;
+  runtime::OrtConstantEvaluator evaluator;
+  auto report = graph::OptimizeGraph(model, options, evaluator, reporter);
+  if (!report.ok()) return base::AddContext(report.status(), path.filename().string());
+  return model;
+}
+
+}  // namespace gq::worker

@@ -1,0 +1,125 @@
+#include "server/worker/steps/graph_quantize.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "common/accuracy/evaluation_json.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/quantize/quantize.h"
+#include "common/quantize/quark_json.h"
+#include "server/worker/steps/equivalence.h"
+#include "server/worker/steps/model_json.h"
+#include "server/worker/steps/sample_data.h"
+#include "server/worker/steps/stopwatch.h"
+#include "server/worker/steps/strategy.h"
+
+namespace gq::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using base::StrCat;
+using nlohmann::json;
+
+// How the result lies on disk: as the user's model did, its data file named after the new model.
+graph::SaveOptions LayoutFor(const graph::Model& user_model, const fs::path& output) {
+  graph::SaveOptions options;
+  options.layout = user_model.layout();
+  if (options.layout == graph::DataLayout::kExternalFile) {
+    options.external_file = output.filename().string() + ".data";
+  }
+  return options;
+}
+
+std::string Counts(const json& counts) {
+  std::vector<std::string> parts;
+  if (counts.is_object()) {
+    for (const auto& [op, count] : counts.items()) parts.push_back(StrCat(op, " ", count.dump()));
+  }
+  return parts.empty() ? "none" : base::StrJoin(parts, ", ");
+}
+
+void LogResult(const json& report, const fs::path& output, int64_t float_bytes,
+               int64_t quantized_bytes, StepLog& log) {
+  if (const auto counts = report.find("counts"); counts != report.end()) {
+    log.Info("Quantize", StrCat("quantized: ", Counts(counts->value("quantized", json()))));
+    log.Info("Quantize", StrCat("left in float: ", Counts(counts->value("float", json()))));
+  }
+  char text[160];
+  std::snprintf(text, sizeof text, "%.2f MB instead of %.2f MB (%.2f times smaller)",
+                static_cast<double>(quantized_bytes) / 1e6, static_cast<double>(float_bytes) / 1e6,
+                static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes));
+  log.Info("Quantize", StrCat(output.filename().string(), ": ", text));
+  if (quantized_bytes >= float_bytes) {
+    log.Warn("Quantize", "the quantized model is not smaller than the float model");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
+                                                     const GraphOptimizeResult& optimized,
+                                                     const fs::path& output, StepLog& log) {
+  Stopwatch watch;
+  GQ_ASSIGN_OR_RETURN(const Strategy strategy,
+                      ChooseStrategy(inputs.spec, optimized.user_model, optimized.task));
+  for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
+  GQ_ASSIGN_OR_RETURN(const SampleData data,
+                      OpenCalibrationData(inputs, optimized.float_model, log));
+  watch.Lap("prepare");
+
+  const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
+  quantize::QuantizeInputs quantize_inputs;
+  quantize_inputs.origin = &origin;
+  quantize_inputs.threads = inputs.Threads();
+  GQ_ASSIGN_OR_RETURN(quantize::QuantizeResult quantized,
+                      quantize::Quantize(optimized.float_model, strategy.config, *data.samples, log,
+                                         quantize_inputs));
+  watch.Lap("quantize");
+
+  GQ_RETURN_IF_ERROR(
+      graph::SaveModel(quantized.model, output, LayoutFor(optimized.user_model, output)));
+  GraphQuantizeResult result;
+  Equivalence same;
+  const absl::Status gate = [&]() -> absl::Status {
+    graph::LoadOptions as_it_is;
+    as_it_is.check = as_it_is.normalize = false;
+    GQ_ASSIGN_OR_RETURN(result.emitted, graph::LoadModel(output, as_it_is));
+    GQ_ASSIGN_OR_RETURN(same,
+                        CheckEquivalence(quantized.model, result.emitted, *data.samples, log));
+    return absl::OkStatus();
+  }();
+  if (!gate.ok()) {
+    std::error_code ignored;
+    fs::remove(output, ignored);
+    if (!result.emitted.external_file().empty()) {
+      fs::remove(output.parent_path() / result.emitted.external_file(), ignored);
+    }
+    return base::AddContext(gate, "the file that was written");
+  }
+  watch.Lap("emit");
+
+  result.config_json = quantize::WriteQuarkJson(strategy.config);
+  result.report = std::move(quantized.report);
+  result.report["strategy"] = strategy.sentences;
+  result.report["engine"] = "native";
+  result.report["config"] = json::parse(result.config_json, nullptr, false);
+  result.report["calibration"]["source"] = data.source;
+  result.report["sanity"]["emitted_file"] = {{"max_abs", accuracy::JsonNumber(same.max_abs)},
+                                             {"samples", 1}};
+  const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
+  const int64_t quantized_bytes = FileBytes(output, result.emitted);
+  result.report["sizes"]["float_bytes"] = float_bytes;
+  result.report["sizes"]["quantized_bytes"] = quantized_bytes;
+  result.report["sizes"]["ratio_file"] =
+      static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes);
+  LogResult(result.report, output, float_bytes, quantized_bytes, log);
+  result.report["warnings"] = log.warnings();
+  for (const auto& [phase, seconds] : watch.Seconds().items()) {
+    result.report["seconds"][phase] = seconds;
+  }
+  return result;
+}
+
+}  // namespace gq::worker

@@ -1,0 +1,219 @@
+#include "server/worker/steps/strategy.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/calibrate/method.h"
+#include "common/quantize/quark_json.h"
+#include "common/quantize/scheme.h"
+
+namespace gq::worker {
+namespace {
+
+using base::MakeError;
+using base::Reason;
+using base::StrCat;
+
+bool PowerOfTwo(const quantize::QuantizeConfig& config) {
+  return config.activation.scale_type == quantize::ScaleType::kPowerOf2;
+}
+
+// Puts --calibration-method into the configuration.
+absl::Status ApplyMethod(std::string_view text, quantize::QuantizeConfig& config) {
+  GQ_ASSIGN_OR_RETURN(const calibrate::MethodSpec method, calibrate::ParseMethod(text));
+  const auto refuse = [&](std::string_view can) {
+    return MakeError(
+        Reason::kInvalidFlag,
+        StrCat("--calibration-method ", text, " cannot be used with the scheme ", config.scheme),
+        StrCat("choose one of ", can));
+  };
+  constexpr std::string_view kPowerOfTwoMethods = "minmse, minmax, nonoverflow";
+  constexpr std::string_view kFloatMethods =
+      "minmax, percentile, entropy, layerwise-percentile, moving-average";
+  using calibrate::Method;
+  using quantize::CalibrationMethod;
+  const bool power_of_two = PowerOfTwo(config);
+  CalibrationMethod& target = config.activation.method;
+  config.options.calib_moving_average = false;
+  switch (method.method) {
+    case Method::kMinMax:
+      target = CalibrationMethod::kMinMax;
+      return absl::OkStatus();
+    case Method::kNonOverflow:
+      if (!power_of_two) return refuse(kFloatMethods);
+      target = CalibrationMethod::kMinMax;
+      return absl::OkStatus();
+    case Method::kMinMse:
+      if (!power_of_two) return refuse(kFloatMethods);
+      target = CalibrationMethod::kMinMse;
+      return absl::OkStatus();
+    case Method::kMovingAverage:
+      if (power_of_two) return refuse(kPowerOfTwoMethods);
+      target = CalibrationMethod::kMinMax;
+      config.options.calib_moving_average = true;
+      return absl::OkStatus();
+    case Method::kPercentile:
+      if (power_of_two) return refuse(kPowerOfTwoMethods);
+      target = CalibrationMethod::kPercentile;
+      // Without a number the integer schemes cut less than Quark's presets do.
+      config.options.percentile =
+          text.find(':') == std::string_view::npos ? 99.9 : method.percentile;
+      return absl::OkStatus();
+    case Method::kEntropy:
+      if (power_of_two) return refuse(kPowerOfTwoMethods);
+      target = CalibrationMethod::kEntropy;
+      return absl::OkStatus();
+    case Method::kLayerwisePercentile:
+      if (power_of_two) return refuse(kPowerOfTwoMethods);
+      target = CalibrationMethod::kLayerwisePercentile;
+      return absl::OkStatus();
+    case Method::kDistribution:
+      break;
+  }
+  return refuse(power_of_two ? kPowerOfTwoMethods : kFloatMethods);
+}
+
+void Exclude(const std::vector<std::string>& nodes, quantize::QuantizeConfig& config) {
+  for (const std::string& node : nodes) {
+    if (std::find(config.exclude.begin(), config.exclude.end(), node) == config.exclude.end()) {
+      config.exclude.push_back(node);
+    }
+  }
+}
+
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> shown(names.begin(), names.begin() + std::min(names.size(), kShown));
+  std::string text = base::StrJoin(shown, ", ");
+  if (names.size() > kShown) base::StrAppend(&text, " and ", names.size() - kShown, " more");
+  return text;
+}
+
+// What the structure of the model asks for.
+void DeriveFromStructure(const graph::Model& model, graph::TaskType task, Strategy& strategy) {
+  if (task == graph::TaskType::kDetection) {
+    const std::vector<std::string> tail = graph::PostProcessingNodes(model.graph());
+    if (!tail.empty()) {
+      Exclude(tail, strategy.config);
+      strategy.sentences.push_back(StrCat("detection model: the ", tail.size(),
+                                          " nodes of its post-processing stay in float (",
+                                          Some(tail), ")"));
+    }
+  }
+  std::vector<std::string> attention = graph::AttentionNodes(model.graph());
+  if (attention.empty()) return;
+  std::vector<std::string> kept = std::move(attention);
+  const size_t attention_count = kept.size();
+  const std::vector<std::string> residual = graph::ResidualAdds(model.graph());
+  kept.insert(kept.end(), residual.begin(), residual.end());
+  size_t normalizations = 0;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    if (node.op_type() != "LayerNormalization") continue;
+    kept.push_back(node.name());
+    ++normalizations;
+  }
+  Exclude(kept, strategy.config);
+  strategy.sentences.push_back(StrCat(
+      "transformer: ", attention_count, " attention nodes, ", residual.size(),
+      " residual Adds and ", normalizations,
+      " LayerNormalizations stay in float; feed-forward and projection layers are quantized"));
+}
+
+absl::StatusOr<quantize::QuantizeConfig> BaseConfig(const gq::v1::JobSpec& spec,
+                                                    Strategy& strategy) {
+  if (!spec.config_json().empty()) {
+    const std::string name =
+        spec.config_file_name().empty() ? "the configuration" : spec.config_file_name();
+    strategy.sentences.push_back(StrCat("as ", name, " says"));
+    return quantize::ParseQuarkJson(spec.config_json(), name);
+  }
+  if (!spec.config_name().empty()) {
+    strategy.sentences.push_back(StrCat("preset ", spec.config_name()));
+    return quantize::ConfigOfPreset(spec.config_name());
+  }
+  const bool given = !spec.scheme().empty();
+  const std::string scheme = given ? spec.scheme() : DefaultScheme(spec.device());
+  const quantize::SchemeInfo* info = quantize::FindScheme(scheme);
+  if (info != nullptr) {
+    strategy.sentences.push_back(StrCat("scheme ", scheme, given ? "" : " (default)", ": weights ",
+                                        info->weights, "; activations ", info->activations));
+  }
+  return quantize::ConfigOfScheme(scheme);
+}
+
+}  // namespace
+
+std::string DefaultScheme(const std::string& device) {
+  return device.starts_with("xnnpack") || device.starts_with("ethos-u") ? "W8-A8" : "vint8";
+}
+
+absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph::Model& user_model,
+                                        graph::TaskType task) {
+  Strategy strategy;
+  GQ_ASSIGN_OR_RETURN(strategy.config, BaseConfig(spec, strategy));
+  quantize::QuantizeConfig& config = strategy.config;
+  if (!spec.device().empty()) {
+    GQ_RETURN_IF_ERROR(quantize::CheckScheme(config.scheme, spec.device()));
+  }
+  if (spec.compat() == "quark") {
+    config.compatibility = quantize::Compatibility::kQuark;
+    strategy.sentences.push_back("compatibility quark: Quark's exact behaviour, faults included");
+  }
+  if (!spec.calibration_method().empty()) {
+    GQ_RETURN_IF_ERROR(ApplyMethod(spec.calibration_method(), config));
+    strategy.sentences.push_back(StrCat("calibration method ", spec.calibration_method()));
+  }
+  if (spec.allow_unmatched()) config.allow_unmatched = true;
+  const std::vector<std::string> excluded(spec.exclude().begin(), spec.exclude().end());
+  Exclude(excluded, config);
+  if (!excluded.empty()) {
+    strategy.sentences.push_back(StrCat("not quantized on request: ", Some(excluded)));
+  }
+  const bool derived = spec.config_json().empty() && spec.config_name().empty() &&
+                       spec.scheme().empty() && spec.compat().empty();
+  if (derived) DeriveFromStructure(user_model, task, strategy);
+  return strategy;
+}
+
+absl::StatusOr<std::map<std::string, std::vector<int64_t>>> PinnedShapes(
+    const gq::v1::JobSpec& spec) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const std::string& text : spec.input_shape()) {
+    const auto refuse = [&text] {
+      return MakeError(Reason::kInvalidFlag,
+                       StrCat("--input-shape '", text, "': expected NAME=DIMS with positive whole ",
+                              "numbers, like x=1x3x224x224"));
+    };
+    const size_t equals = text.rfind('=');  // names may hold any character
+    if (equals == std::string::npos || equals == 0) return refuse();
+    std::vector<int64_t> dims;
+    for (const std::string_view part :
+         base::StrSplit(std::string_view(text).substr(equals + 1), 'x')) {
+      int64_t dim = 0;
+      const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), dim);
+      if (error != std::errc() || end != part.data() + part.size() || dim <= 0) return refuse();
+      dims.push_back(dim);
+    }
+    if (!shapes.emplace(text.substr(0, equals), std::move(dims)).second) {
+      return MakeError(Reason::kInvalidFlag,
+                       StrCat("--input-shape names input '", text.substr(0, equals), "' twice"));
+    }
+  }
+  return shapes;
+}
+
+absl::StatusOr<graph::OptimizeOptions> OptimizeOptionsFor(const gq::v1::JobSpec& spec,
+                                                          const quantize::QuantizeConfig& config) {
+  graph::OptimizeOptions options;
+  GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
+  options.optimize = config.options.optimize_model.value_or(true);
+  options.simplify = config.options.simplify_model.value_or(true);
+  options.npu = config.options.enable_npu_cnn.value_or(PowerOfTwo(config));
+  return options;
+}
+
+}  // namespace gq::worker

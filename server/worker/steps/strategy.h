@@ -1,0 +1,41 @@
+// The quantization that a request asks for, or, without a configuration, the one that follows from
+// the structure of the model (workflow.md, "The strategy when no config is given").
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/graph/analysis.h"
+#include "common/graph/model.h"
+#include "common/graph/optimize.h"
+#include "common/quantize/config.h"
+#include "gq/v1/job_service.pb.h"
+
+namespace gq::worker {
+
+struct Strategy {
+  quantize::QuantizeConfig config;
+  // What is done and why, one sentence each; for the log, before it is applied, and the report.
+  std::vector<std::string> sentences;
+};
+
+// `user_model` is the model as it was loaded: names in the configuration mean its nodes. Errors:
+// CONFIG_INVALID, SCHEME_ILLEGAL (for the device), INVALID_FLAG (a calibration method that the
+// scheme cannot use).
+absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph::Model& user_model,
+                                        graph::TaskType task);
+
+// How the float model is prepared for `config`; the shapes come from `spec`. INVALID_FLAG for a
+// shape that cannot be read.
+absl::StatusOr<graph::OptimizeOptions> OptimizeOptionsFor(const gq::v1::JobSpec& spec,
+                                                          const quantize::QuantizeConfig& config);
+
+// `--input-shape` values as shapes by input. INVALID_FLAG.
+absl::StatusOr<std::map<std::string, std::vector<int64_t>>> PinnedShapes(
+    const gq::v1::JobSpec& spec);
+
+// The scheme that `device` takes when none is asked for; empty device: ve2.
+std::string DefaultScheme(const std::string& device);
+
+}  // namespace gq::worker
