@@ -93,7 +93,6 @@ class RandomDataSet : public DataSet {
     description_.push_back(base::StrCat(size_, " random samples from seed ", options.seed));
   }
 
- protected:
   absl::Status Fetch(int64_t index, std::vector<Tensor>* sample) override {
     sample->clear();
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -107,6 +106,8 @@ class RandomDataSet : public DataSet {
     }
     return absl::OkStatus();
   }
+
+ protected:
   std::string Locate(int64_t index, size_t input) const override {
     return base::StrCat("random data: input '", inputs_[input].name, "', sample ", index);
   }
