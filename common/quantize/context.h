@@ -1,0 +1,102 @@
+// What the passes of one quantization share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/reporter.h"
+#include "common/base/text.h"
+#include "common/graph/edits.h"
+#include "common/graph/graph_index.h"
+#include "common/graph/model.h"
+#include "common/quantize/config.h"
+#include "common/quantize/placement.h"
+#include "common/quantize/ranges.h"
+#include "common/quantize/settings.h"
+#include "common/quantize/targets.h"
+
+namespace gq::quantize {
+
+enum class TensorClass { kActivation, kWeight, kBias };
+
+// A quantized tensor of the result under the name it has in the float model. Parameters as they
+// were inserted; alignment changes the initializers, so read those for final values.
+struct QuantizedTensor {
+  std::string name;
+  TensorClass tensor_class = TensorClass::kActivation;
+  std::string scale_name;
+  std::string zero_point_name;
+  std::string
+      data_name;  // integer initializer of a weight or bias; empty for pairs and activations
+  int axis = -1;  // channel axis; -1 for one set of parameters
+  std::vector<QuantParams> params;
+  // Float values of a weight or bias, to quantize again when alignment moves the scale.
+  graph::TensorView values;
+};
+
+// One change of a position or scale by alignment.
+struct AlignmentChange {
+  std::string rule;
+  std::string node;
+  std::string scale;  // initializer
+  int before = 0;
+  int after = 0;
+};
+
+struct PassRecord {
+  std::string name;
+  int changed = 0;
+  std::string detail;
+};
+
+struct QuantizeContext {
+  QuantizeContext(const graph::Model& source, const QuantizeConfig& config_in, Settings settings_in,
+                  Targets targets_in, base::Reporter& reporter_in)
+      : float_model(source),
+        index(source.graph()),
+        config(config_in),
+        settings(std::move(settings_in)),
+        targets(std::move(targets_in)),
+        reporter(reporter_in),
+        model(source),
+        names(source.graph()),
+        sources(index, settings, targets) {}
+
+  const graph::Model& float_model;
+  const graph::GraphIndex index;  // over float_model
+  const QuantizeConfig& config;
+  const Settings settings;
+  const Targets targets;
+  base::Reporter& reporter;
+
+  graph::Model model;  // float_model at first, the result in the end
+  graph::NameScope names;
+  Placement placement;
+  RangeSources sources;
+  // Observed ranges by tensor, before replacement.
+  absl::flat_hash_map<std::string, ValueRange> observed;
+
+  std::vector<QuantizedTensor> tensors;                       // in order of insertion
+  absl::flat_hash_map<std::string, size_t> tensor_positions;  // by name of the float tensor
+
+  std::vector<AlignmentChange> alignment;
+  std::vector<PassRecord> passes;
+  std::vector<std::string> warnings;
+
+  const QuantizedTensor* FindTensor(std::string_view name) const {
+    const auto it = tensor_positions.find(base::ToAbsl(name));
+    return it == tensor_positions.end() ? nullptr : &tensors[it->second];
+  }
+  void AddTensor(QuantizedTensor tensor) {
+    tensor_positions.emplace(tensor.name, tensors.size());
+    tensors.push_back(std::move(tensor));
+  }
+  void Warn(std::string text) {
+    reporter.Warn("Quantize", text);
+    warnings.push_back(std::move(text));
+  }
+};
+
+}  // namespace gq::quantize
