@@ -72,8 +72,8 @@ target_include_directories(gq_onnxruntime_headers SYSTEM INTERFACE
   "${GQ_DEPS_DIR}/onnxruntime/include")
 target_link_libraries(gq_onnxruntime_headers INTERFACE ${CMAKE_DL_LIBS})
 
-# Beside bin/, in lib/, lies the library that the programs open by default: the same place relative
-# to the program in a build folder and in an installed tree.
+# The library that the programs open by default lies in lib/ beside bin/, in an installed tree in
+# lib/gq/ so that no other program finds it by accident.
 file(GLOB GQ_ONNXRUNTIME_LIBRARY "${GQ_DEPS_DIR}/onnxruntime/lib/libonnxruntime.so.*")
 list(GET GQ_ONNXRUNTIME_LIBRARY 0 GQ_ONNXRUNTIME_LIBRARY)
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
