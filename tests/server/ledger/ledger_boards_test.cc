@@ -29,7 +29,8 @@ class LedgerBoards : public LedgerTest {
     return ledger_->RecordContact(contact);
   }
   BoardRecord Board(const std::string& name) {
-    for (BoardRecord& board : *ledger_->ListBoards(kOnline)) {
+    const auto boards = ledger_->ListBoards(kOnline).value();
+    for (const BoardRecord& board : boards) {
       if (board.board.name() == name) return board;
     }
     ADD_FAILURE() << "no board " << name;

@@ -91,7 +91,8 @@ TEST_P(LedgerJobs, ListFilters) {
   const auto only = [&](JobFilter filter) {
     filter.viewer.sees_all = true;
     std::vector<std::string> ids;
-    for (const auto& job : *ledger_->ListJobs(filter)) ids.push_back(job.id());
+    const auto jobs = ledger_->ListJobs(filter).value();
+    for (const auto& job : jobs) ids.push_back(job.id());
     return ids;
   };
   EXPECT_THAT(only({.states = {gq::v1::JOB_STATE_CANCELLED}}), ElementsAre(plain));
