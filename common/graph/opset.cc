@@ -69,6 +69,7 @@ absl::StatusOr<OpsetChange> ConvertOpset(int64_t target, Model* model) {
   OpsetChange change;
   change.before = model->Opset();
   change.after = change.before;
+  if (target <= 0) return change;
   if (change.before == 0) {
     // A model of custom operators alone; nodes that are added later need the import.
     model->SetOpset("", target);

@@ -20,13 +20,16 @@ struct OptimizeOptions {
   std::map<std::string, std::vector<int64_t>> input_shapes;
   // Fails with DYNAMIC_SHAPE when a tensor's shape stays unknown.
   bool require_static = true;
+  // Turns double and half precision graphs into single precision; inputs and outputs keep their
+  // types.
+  bool to_float32 = true;
   // Rewrites that other tools call preprocessing. All keep the function of the model.
   bool fuse = true;      // the fusions of the pass table (passes.h)
-  bool simplify = true;  // Quark's SimplifyModel: BatchNorm, Pad into Conv, MatMul+Add to Gemm,
-                         // constants, identities
+  bool simplify = true;  // Quark's SimplifyModel: BatchNorm and Pad into Conv, duplicates, Reshapes
   bool optimize = true;  // Quark's OptimizeModel: expansions and fusions of a basic optimization
   bool npu = true;       // Quark's conversions for the NPU: ReduceMean to pool, Split to Slice,
-                         // BatchNorm to Conv
+                         // BatchNorm to Conv, and with simplify also MatMul and Add to Gemm
+  bool gemm = false;  // MatMul and Add to Gemm (part of simplify) also without npu, as Quark has it
   // Names of passes (passes.h) that are not run.
   std::vector<std::string> disabled;
 };

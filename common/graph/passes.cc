@@ -1,0 +1,53 @@
+#include "common/graph/passes.h"
+
+#include <vector>
+
+namespace gq::graph {
+
+std::span<const PassEntry> OptimizationPasses() {
+  // Simplifications first, as Quark does: the fusions of the later groups see folded BatchNorms.
+  // Constants are merged before Reshapes are joined, so that equal shapes have one name, the first
+  // one.
+  static const std::vector<PassEntry> passes = {
+      {&IdentityRemoval(), PassGroup::kAlways},
+      {&DuplicateRemoval(), PassGroup::kSimplify},
+      {&BatchNormFusion(), PassGroup::kSimplify},
+      {&PadIntoConv(), PassGroup::kSimplify},
+      {&DenseToGemm(), PassGroup::kGemm},
+      {&ConstantMerging(), PassGroup::kSimplify},
+      {&ReshapeFusion(), PassGroup::kSimplify},
+      {&PadIntoAveragePool(), PassGroup::kOptimize},
+      {&ConvMulFusion(), PassGroup::kOptimize},
+      {&ConvAddFusion(), PassGroup::kOptimize},
+      {&HardSwishExpansion(), PassGroup::kOptimize},
+      {&InstanceNormFusion(), PassGroup::kFuse},
+      {&L2NormFusion(), PassGroup::kFuse},
+      {&LayerNormFusion(), PassGroup::kFuse},
+      {&GeluFusion(), PassGroup::kFuse},
+      {&ReduceMeanToPool(), PassGroup::kNpu},
+      {&SplitToSlice(), PassGroup::kNpu},
+      {&BatchNormToConv(), PassGroup::kNpu},
+      {&IdentityRemoval(), PassGroup::kAlways},
+  };
+  return passes;
+}
+
+bool IsEnabled(PassGroup group, const OptimizeOptions& options) {
+  switch (group) {
+    case PassGroup::kAlways:
+      return true;
+    case PassGroup::kFuse:
+      return options.fuse;
+    case PassGroup::kSimplify:
+      return options.simplify;
+    case PassGroup::kGemm:
+      return options.simplify && (options.npu || options.gemm);
+    case PassGroup::kOptimize:
+      return options.optimize;
+    case PassGroup::kNpu:
+      return options.npu;
+  }
+  return false;
+}
+
+}  // namespace gq::graph
