@@ -1,6 +1,7 @@
 #include "server/worker/steps/step_log.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/time/time.h"
@@ -28,7 +29,7 @@ std::string ProgressText(const base::Progress& progress, double seconds) {
   base::StrAppend(&text, ", ", number, " ", progress.unit, "/s");
   if (progress.total > progress.done) {
     const double left = static_cast<double>(progress.total - progress.done) / rate;
-    base::StrAppend(&text, ", ETA ", base::FormatDuration(absl::Seconds(left)));
+    base::StrAppend(&text, ", ETA ", base::FormatDuration(absl::Seconds(std::ceil(left - 1e-6))));
   }
   return text;
 }

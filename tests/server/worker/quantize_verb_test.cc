@@ -1,0 +1,181 @@
+// gq-worker quantize, evaluate and analyze on small models, as a user runs them.
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
+#include "tests/server/worker/worker_process.h"
+
+namespace gq::worker {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+class QuantizeVerbTest : public WorkerTest {
+ protected:
+  void SetUp() override {
+    WorkerTest::SetUp();
+    if (IsSkipped()) return;
+    WriteConvModel("m.onnx");
+    WriteSamples("calib.npy", 4);
+  }
+
+  Outcome Quantize(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"quantize",  "--model",  "m.onnx", "--calibration-data",
+                                          "calib.npy", "--output", "q.onnx"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  }
+
+  static std::vector<std::string> Lines(const std::string& text) {
+    std::vector<std::string> lines;
+    std::stringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  }
+};
+
+TEST_F(QuantizeVerbTest, WritesModelAndReport) {
+  const Outcome outcome = Quantize({"--evaluate", "--report", "r.json"});
+  ASSERT_TRUE(outcome.code == 0 || outcome.code == 10) << outcome.out << outcome.err;
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(Text("q.onnx")));
+  int quantizers = 0;
+  for (const auto& node : model.graph().node()) quantizers += node.op_type() == "QuantizeLinear";
+  EXPECT_GT(quantizers, 0);
+
+  const json report = json::parse(Text("r.json"));
+  EXPECT_EQ(report["schema"], 1);
+  EXPECT_EQ(report["graph_optimize"]["analysis"]["state"], "float");
+  EXPECT_EQ(report["graph_optimize"]["analysis"]["operators"]["Conv"], 1);
+  EXPECT_EQ(report["graph_quantize"]["scheme"], "vint8");
+  EXPECT_FALSE(report["graph_quantize"]["strategy"].empty());
+  EXPECT_EQ(report["evaluate"]["data"]["samples"], 4);
+  EXPECT_EQ(report["evaluate"]["data"]["source"], "calibration");
+  EXPECT_EQ(report["evaluate"]["outputs"][0]["name"], "y");
+  EXPECT_GT(report["evaluate"]["outputs"][0]["psnr_db"].get<double>(), 30);
+  EXPECT_TRUE(report["evaluate"]["verdict"]["default_goal"]);
+  EXPECT_EQ(Files(), (std::set<std::string>{"calib.npy", "m.onnx", "q.onnx", "r.json"}));
+}
+
+// The documented form: for each step exactly six lines, but for the clock.
+TEST_F(QuantizeVerbTest, QuietLogHasTheDocumentedForm) {
+  const Outcome outcome = Quantize({"--quiet", "--evaluate", "--target-accuracy", "psnr>10"});
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const std::vector<std::string> lines = Lines(outcome.out);
+  const std::vector<std::string> titles = {"Graph Optimize", "Graph Quantize", "Evaluate"};
+  const std::string clock = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}\\.[0-9]{2}";
+  ASSERT_GE(lines.size(), 20u) << outcome.out;
+  for (size_t i = 0; i < titles.size(); ++i) {
+    const size_t at = i * 7;
+    EXPECT_EQ(lines[at], std::string(60, '='));
+    EXPECT_EQ(lines[at + 1], "[" + std::to_string(i + 1) + "/3] " + titles[i]);
+    EXPECT_EQ(lines[at + 2], std::string(60, '='));
+    EXPECT_TRUE(std::regex_match(
+        lines[at + 3], std::regex(clock + " \\[INFO \\] \\[Workflow\\] " + titles[i] + " started")))
+        << lines[at + 3];
+    EXPECT_EQ(lines[at + 4], "");
+    EXPECT_TRUE(
+        std::regex_match(lines[at + 5], std::regex(clock + " \\[DONE \\] \\[Workflow\\] " +
+                                                   titles[i] + " completed \\([0-9a-z ]+\\)")))
+        << lines[at + 5];
+    EXPECT_EQ(lines[at + 6], "");
+  }
+}
+
+TEST_F(QuantizeVerbTest, AMissedGoalIsExitCode10AndKeepsTheModel) {
+  const Outcome outcome = Quantize({"--target-accuracy", "psnr>=200"});
+  EXPECT_EQ(outcome.code, 10) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("goal not met"));
+  EXPECT_TRUE(std::filesystem::exists(Path("q.onnx")));
+}
+
+TEST_F(QuantizeVerbTest, WithoutEvaluationThereAreTwoSteps) {
+  const Outcome outcome = Quantize({});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[2/2] Graph Quantize"));
+}
+
+TEST_F(QuantizeVerbTest, SaysTheStrategyBeforeItIsApplied) {
+  const Outcome outcome = Quantize({});
+  const size_t strategy = outcome.out.find("[Strategy] scheme vint8 (default)");
+  ASSERT_NE(strategy, std::string::npos) << outcome.out;
+  EXPECT_LT(strategy, outcome.out.find("q.onnx:"));
+}
+
+TEST_F(QuantizeVerbTest, RandomDataIsSaidAndNotJudged) {
+  const Outcome outcome = Run(
+      {"quantize", "--model", "m.onnx", "--output", "q.onnx", "--evaluate", "--report", "r.json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("random samples"));
+  const json report = json::parse(Text("r.json"));
+  EXPECT_EQ(report["evaluate"]["verdict"]["result"], "not_judged");
+  EXPECT_EQ(report["evaluate"]["data"]["source"], "random");
+}
+
+TEST_F(QuantizeVerbTest, TheSameInputsGiveTheSameBytes) {
+  ASSERT_EQ(Quantize({"--threads", "1"}).code, 0);
+  const std::string first = Text("q.onnx");
+  ASSERT_EQ(Quantize({"--threads", "2"}).code, 0);
+  EXPECT_EQ(first, Text("q.onnx"));
+}
+
+TEST_F(QuantizeVerbTest, EvaluateRepeatsTheFigures) {
+  ASSERT_TRUE(Quantize({"--evaluate", "--report", "r.json"}).code != 2);
+  const Outcome outcome = Run({"evaluate", "--model", "q.onnx", "--reference", "m.onnx",
+                               "--evaluation-data", "calib.npy", "--report", "e.json"});
+  ASSERT_TRUE(outcome.code == 0 || outcome.code == 10) << outcome.out << outcome.err;
+  const json first = json::parse(Text("r.json"))["evaluate"]["outputs"][0];
+  const json second = json::parse(Text("e.json"))["evaluate"]["outputs"][0];
+  EXPECT_NEAR(first["psnr_db"].get<double>(), second["psnr_db"].get<double>(), 0.01);
+  EXPECT_NEAR(first["snr_db"].get<double>(), second["snr_db"].get<double>(), 0.01);
+}
+
+TEST_F(QuantizeVerbTest, AnalyzeTellsStateAndTask) {
+  const Outcome outcome = Run({"analyze", "m.onnx", "--report", "a.json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const json part = json::parse(Text("a.json"))["analyze"];
+  EXPECT_EQ(part["state"], "float");
+  EXPECT_EQ(part["nodes"], 2);
+  EXPECT_EQ(part["task"], "regression");
+  EXPECT_EQ(part["compute_layers"], 1);
+  // 3 * 4 * 4 outputs of 2 * 3 * 3 products each.
+  EXPECT_EQ(part["macs"], 864);
+}
+
+TEST_F(QuantizeVerbTest, JsonIsOneObjectALine) {
+  const Outcome outcome = Quantize({"--json", "--evaluate", "--target-accuracy", "psnr>10"});
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  json last;
+  for (const std::string& line : Lines(outcome.out)) {
+    last = json::parse(line, nullptr, false);
+    ASSERT_TRUE(last.is_object()) << line;
+    EXPECT_TRUE(last.contains("event")) << line;
+  }
+  EXPECT_EQ(last["event"], "result");
+  EXPECT_EQ(last["exit_code"], 0);
+  EXPECT_EQ(last["verdict"]["result"], "goal_met");
+}
+
+TEST_F(QuantizeVerbTest, NonfiniteSamplesCanBeSkipped) {
+  WriteSamples("nan.npy", 4, std::numeric_limits<float>::quiet_NaN());
+  const Outcome outcome = Run({"quantize", "--model", "m.onnx", "--calibration-data", "nan.npy",
+                               "--allow-nonfinite", "--output", "q.onnx"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[WARN ]"));
+}
+
+TEST_F(QuantizeVerbTest, HelpFitsATerminal) {
+  for (const char* verb : {"quantize", "evaluate", "analyze", "serve", "step"}) {
+    const Outcome outcome = Run({verb, "--help"});
+    EXPECT_EQ(outcome.code, 0);
+    for (const std::string& line : Lines(outcome.out)) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+}  // namespace
+}  // namespace gq::worker
