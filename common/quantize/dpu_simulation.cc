@@ -185,9 +185,7 @@ class Simulator {
     attribute->mutable_t()->set_data_type(onnx::TensorProto::FLOAT);
     attribute->mutable_t()->add_float_data(static_cast<float>(factor));
 
-    *graph_->add_node() =
-        graph::MakeNode("Mul", context_.names.UniqueNode(base::StrCat(output, "_Mul")),
-                        {scaled, constant}, {output});
+    *graph_->add_node() = graph::MakeNode("Mul", scaled, {scaled, constant}, {output});
     if (node->name().empty()) node->set_name(output);
     *node->mutable_output(0) = scaled;
     ++changed_;

@@ -50,6 +50,7 @@ calibrate::CalibrationTable TableOf(const json& expected) {
     table.methods.push_back(calibrate::MethodSpec::Default(method));
   }
   for (const auto& [name, range] : expected.value("calibrated_ranges", json::object()).items()) {
+    if (!range[0].is_number() || !range[1].is_number()) continue;
     auto& entry = table.tensors[name];
     entry.ranges.assign(table.methods.size(), {range[0].get<float>(), range[1].get<float>()});
   }
@@ -172,9 +173,12 @@ class CaseRunner {
     const std::filesystem::path samples = folder_ / "calib.npz";
     GQ_ASSIGN_OR_RETURN(const auto data, runtime::DataSet::Open(std::span(&samples, 1), specs));
     base::NullReporter reporter;
-    const calibrate::CalibrationTable table = TableOf(expected);
+    calibrate::CalibrationTable table;
     quantize::QuantizeInputs inputs{.origin = &origin};
-    if (options_.expected_ranges) inputs.table = &table;
+    if (options_.expected_ranges) {
+      table = TableOf(expected);
+      inputs.table = &table;
+    }
     GQ_ASSIGN_OR_RETURN(auto result, quantize::Quantize(model, config, *data, reporter, inputs));
     return std::move(result.model);
   }
