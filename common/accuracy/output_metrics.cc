@@ -145,8 +145,14 @@ void OutputMetrics::AddBlock(const double* reference, const double* candidate, i
   sum_rr_ += (r * r).sum();
   sum_aa_ += (a * a).sum();
   sum_ra_ += (r * a).sum();
-  passed_ += (error <= tolerance).count();
-  step_allows_ += (tolerance >= options_.quantization_step / 2).count();
+  const double half_step = options_.quantization_step / 2;
+  int passed = 0, allowed = 0;
+  for (int i = 0; i < count; ++i) {
+    passed += error[i] <= tolerance[i] ? 1 : 0;
+    allowed += tolerance[i] >= half_step ? 1 : 0;
+  }
+  passed_ += passed;
+  step_allows_ += allowed;
   sample_peak_ = std::max(sample_peak_, size.maxCoeff());
 
   const double block_min_r = r.minCoeff(), block_max_r = r.maxCoeff();
@@ -156,23 +162,25 @@ void OutputMetrics::AddBlock(const double* reference, const double* candidate, i
   min_a_ = std::min(min_a_, block_min_a);
   max_a_ = std::max(max_a_, block_max_a);
 
-  int worst;
-  const double block_max = error.maxCoeff(&worst);
+  const double block_max = error.maxCoeff();
   if (block_max > max_abs_) {
     max_abs_ = block_max;
     if (broken_ + sample_broken_ == 0) {
       worst_sample_ = samples_;
-      worst_element_ = offset + worst;
+      worst_element_ = offset + (std::find(error.begin(), error.end(), block_max) - error.begin());
     }
   }
+  // Elements of (nearly) zero have no relative error: they count as 0 and not at all.
+  Block relative(count);
+  int related = 0;
   for (int i = 0; i < count; ++i) {
-    if (size[i] > kRelativeFloor) {
-      const double relative = error[i] / size[i];
-      sum_relative_ += relative;
-      max_relative_ = std::max(max_relative_, relative);
-      ++relative_count_;
-    }
+    const bool relates = size[i] > kRelativeFloor;
+    relative[i] = relates ? error[i] / size[i] : 0.0;
+    related += relates ? 1 : 0;
   }
+  sum_relative_ += relative.sum();
+  max_relative_ = std::max(max_relative_, relative.maxCoeff());
+  relative_count_ += related;
   if (tail_.size() < tail_capacity_ || block_max > tail_.front()) {
     for (int i = 0; i < count; ++i) AddTail(error[i]);
   }
