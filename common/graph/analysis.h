@@ -83,8 +83,8 @@ std::vector<DenseBlock> FindDenseBlocks(const onnx::GraphProto& graph);
 
 // Nodes that make up attention: the MatMuls of two activations around a Softmax, and that Softmax.
 std::vector<std::string> AttentionNodes(const onnx::GraphProto& graph);
-// Adds whose inputs are both activations and whose result feeds another Add or a normalization: the
-// residual stream.
+// Adds whose inputs are both activations and whose result feeds another such Add or a
+// normalization, or that read the result of one: the residual stream.
 std::vector<std::string> ResidualAdds(const onnx::GraphProto& graph);
 // From the first NonMaxSuppression, TopK, ScatterND or box decoding back to the last compute layer
 // before it: the nodes a detection model keeps in float. Empty when there is no such tail.
