@@ -58,7 +58,8 @@ std::shared_ptr<ClientFlags> CommandSet::AddClientFlags(CLI::App& command) {
       ->group("Client");
   command.add_flag("--json", flags->show.json, "JSON instead of text, one object a line.")
       ->group("Client");
-  command.add_flag("--no-color", flags->show.no_color, "No colours on a terminal.")->group("Client");
+  command.add_flag("--no-color", flags->show.no_color, "No colours on a terminal.")
+      ->group("Client");
   command.add_flag("--utc", flags->show.utc, "Show times in UTC instead of local time.")
       ->group("Client");
   return flags;

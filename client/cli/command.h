@@ -23,7 +23,8 @@ struct Session {
   Interrupt interrupt;
   const CLI::App* root = nullptr;
 
-  // A client of the server that `flag` (--server) or the environment names. Connects at the first call.
+  // A client of the server that `flag` (--server) or the environment names. Connects at the first
+  // call.
   absl::StatusOr<std::shared_ptr<ServiceClient>> Connect(std::string_view flag);
 };
 
@@ -43,7 +44,8 @@ class CommandSet {
 
   Session& session() { return session_; }
 
-  // A command whose body runs when the user chose it. `examples` are full command lines, one a line.
+  // A command whose body runs when the user chose it. `examples` are full command lines, one a
+  // line.
   CLI::App* Add(CLI::App& parent, const std::string& name, const std::string& description,
                 const std::string& examples, Body body);
   // A command that only has subcommands.

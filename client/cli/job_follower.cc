@@ -3,7 +3,8 @@
 #include <thread>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "client/cli/job_text.h"
 #include "common/base/log_format.h"
 #include "common/base/status.h"
@@ -136,19 +137,21 @@ absl::StatusOr<FollowResult> FollowJob(ServiceClient& client, const gq::v1::Job&
 
   std::stop_source stop_watching;
   std::stop_callback forward(stop, [&stop_watching] { stop_watching.request_stop(); });
-  std::atomic<bool> watch_ended = false;
+  absl::Notification watch_ended;
   std::jthread watcher([&] {
+    if (!options.follow) return watch_ended.Notify();
     // The log alone is enough to go on: an error of the events is not worth failing for.
     client
         .WatchJob(
             job.id(), [&events](const gq::v1::JobEvent& event) { events.Show(event); },
             stop_watching.get_token())
         .IgnoreError();
-    watch_ended = true;
+    watch_ended.Notify();
   });
 
   rpc::LogTailOptions tail_options;
   tail_options.stop = stop;
+  tail_options.follow = options.follow;
   tail_options.on_reconnect = [&console](const absl::Status& reason, absl::Duration delay) {
     console.Note(StrCat("connection lost (", reason.message(), "); trying again in ",
                         base::FormatDuration(delay)));
@@ -162,8 +165,7 @@ absl::StatusOr<FollowResult> FollowJob(ServiceClient& client, const gq::v1::Job&
       },
       tail_options);
 
-  const absl::Time patience = absl::Now() + kPatienceForLastEvent;
-  while (end.ok() && !watch_ended && absl::Now() < patience) absl::SleepFor(absl::Milliseconds(5));
+  if (end.ok()) watch_ended.WaitForNotificationWithTimeout(kPatienceForLastEvent);
   stop_watching.request_stop();
   watcher.join();
   console.SetProgress("");

@@ -23,6 +23,7 @@ struct FollowResult {
 
 struct FollowOptions {
   rpc::LogPosition from;
+  bool follow = true;  // otherwise stop behind what is stored now
   bool show_log = true;
   bool keep_log = false;
 };
