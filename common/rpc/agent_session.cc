@@ -113,7 +113,8 @@ class AgentSession::Impl {
   void Recover();
   absl::Status Loop();
   void Farewell();
-  void WaitForEnds(absl::Duration timeout);
+  // Until `over` holds for all leases.
+  void WaitForAll(bool (LeaseRun::*over)() const, absl::Duration timeout);
   bool stopping();
   bool Finished();
   gq::v1::SynchronizeRequest MakeRequest();
@@ -192,10 +193,10 @@ void AgentSession::Impl::Recover() {
     absl::MutexLock lock(&mutex_);
     runs_[{stored.lease.lease_id(), stored.lease.generation()}] = *std::move(run);
   }
-  WaitForEnds(kRecoveryTimeout);
+  WaitForAll(&LeaseRun::ended, kRecoveryTimeout);
 }
 
-void AgentSession::Impl::WaitForEnds(absl::Duration timeout) {
+void AgentSession::Impl::WaitForAll(bool (LeaseRun::*over)() const, absl::Duration timeout) {
   const absl::Duration deadline = SteadyNow() + timeout;
   while (SteadyNow() < deadline) {
     {
@@ -203,7 +204,8 @@ void AgentSession::Impl::WaitForEnds(absl::Duration timeout) {
       changed_ = false;
     }
     const auto runs = AllRuns();
-    if (std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run->ended(); })) return;
+    if (std::all_of(runs.begin(), runs.end(), [&](const auto& run) { return (*run.*over)(); }))
+      return;
     WaitForChange(kTick);
   }
 }
@@ -259,7 +261,8 @@ absl::Status AgentSession::Impl::Loop() {
 
 // Tells the results of work that was stopped.
 void AgentSession::Impl::Farewell() {
-  WaitForEnds(kStopTimeout);
+  WaitForAll(&LeaseRun::work_over, kStopTimeout);
+  WaitForAll(&LeaseRun::ended, kFarewellTimeout);
   ForgetAbandoned();
   if (AllRuns().empty()) return;
   gq::v1::SynchronizeResponse response;

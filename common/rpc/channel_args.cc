@@ -2,13 +2,15 @@
 
 namespace gq::rpc {
 
-std::string RetryServiceConfig() {
+std::string RetryServiceConfig(ChannelUse use) {
+  const std::string first = use == ChannelUse::kClient ? "0.1s" : "0.2s";
   return R"({
     "methodConfig": [{
       "name": [{}],
       "retryPolicy": {
         "maxAttempts": 5,
-        "initialBackoff": "0.2s",
+        "initialBackoff": ")" +
+         first + R"(",
         "maxBackoff": "5s",
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"]
@@ -29,7 +31,7 @@ grpc::ChannelArguments ClientChannelArguments(ChannelUse use) {
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 30000);
   }
-  args.SetServiceConfigJSON(RetryServiceConfig());
+  args.SetServiceConfigJSON(RetryServiceConfig(use));
   return args;
 }
 

@@ -14,12 +14,12 @@ namespace gq::rpc {
 enum class ChannelUse { kClient, kAgent };
 
 // Keepalive (45 s, timeout 15 s, any number of pings without data), reconnect backoff of 1 to 30 s
-// for agents, and the retry policy: 5 attempts on UNAVAILABLE, 0.2 s doubling to 5 s, throttled.
-// Messages keep gRPC's limit of 4 MiB.
+// for agents, and the retry policy: 5 attempts on UNAVAILABLE, throttled; delays double from 0.2 s
+// on to 5 s for agents, from 0.1 s on for people. Messages keep gRPC's limit of 4 MiB.
 grpc::ChannelArguments ClientChannelArguments(ChannelUse use);
 
 // Text of the retry policy, a gRPC service config.
-std::string RetryServiceConfig();
+std::string RetryServiceConfig(ChannelUse use);
 
 // The matching server side: pings permitted every 20 s, no shared ports (a second server on a port
 // fails to start), 256 streams for each connection, idle connections closed after 15 minutes.

@@ -146,6 +146,11 @@ StopReason LeaseRun::stop_reason() const {
   return stop_reason_;
 }
 
+bool LeaseRun::work_over() const {
+  absl::MutexLock lock(&mutex_);
+  return work_over_;
+}
+
 bool LeaseRun::ended() const {
   absl::MutexLock lock(&mutex_);
   return ended_;
@@ -215,6 +220,10 @@ void LeaseRun::Deliver(gq::v1::StepResult result) {
     if (services_.options.reporter != nullptr) {
       services_.options.reporter->Warn("Session", base::FromAbsl(status.message()));
     }
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    work_over_ = true;
   }
   log_->WaitUntilSent(absl::InfiniteDuration(), delivery_stop_.get_token());
   {

@@ -65,7 +65,9 @@ class LeaseRun : private StepEvents {
   // `now` is SteadyNow().
   void CheckTimeout(absl::Duration now);
 
-  // The work is over, whether or not there is something to report.
+  // The work is over and its result is on disk.
+  bool work_over() const;
+  // And the log is stored, so that the result can be reported; or there is nothing to report.
   bool ended() const;
   // Ended, and nobody wants to know: forget it.
   bool abandoned() const;
@@ -102,6 +104,7 @@ class LeaseRun : private StepEvents {
   mutable absl::Mutex mutex_;
   gq::v1::LeaseReport report_ ABSL_GUARDED_BY(mutex_);
   StopReason stop_reason_ ABSL_GUARDED_BY(mutex_) = StopReason::kNone;
+  bool work_over_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<LogSpool> log_;
   std::thread thread_;

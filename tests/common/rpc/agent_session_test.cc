@@ -207,7 +207,7 @@ TEST_F(AgentSessionTest, AResultIsReportedAgainUntilItIsAcknowledged) {
 }
 
 TEST_F(AgentSessionTest, NoLogByteIsLostOrDoubledWhenAnswersAreLost) {
-  server_.agents.LoseAnswers(0, /*append_log=*/5);
+  server_.agents.LoseAnswers(0, /*append_log=*/3);
   server_.agents.Add(MakeLease("a"));
   Start([](const Lease&, const std::filesystem::path&, StepEvents& events, std::stop_token) {
     for (int i = 0; i < 20000; ++i) events.Log(Line(i));
