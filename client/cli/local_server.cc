@@ -75,9 +75,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(std::stop_token 
     return MakeError(Reason::kFileUnwritable, StrCat("cannot make the temporary folder ", folder),
                      "set TMPDIR to a folder that you may write to");
   }
-  std::vector<std::string> words = {program.string(), "--data",      folder,
-                                    "--socket",       folder + "/s", "--listen",
-                                    "127.0.0.1:0",    "--http",      "127.0.0.1:0"};
+  std::vector<std::string> words = {program.string(), "--data",   folder, "--socket",
+                                    folder + "/s",    "--listen", "none"};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
