@@ -1,0 +1,230 @@
+#include "board_agent/agent_config.h"
+
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "common/base/file.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+
+namespace gq::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using base::MakeError;
+using base::Reason;
+using base::StrCat;
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(std::string file) : file_(std::move(file)) {}
+
+  absl::Status Read(const YAML::Node& root, AgentConfig& config) {
+    if (root.IsNull()) return absl::OkStatus();
+    if (!root.IsMap()) return Bad(root, "expected keys with values");
+    for (const auto& [key_node, value] : root) {
+      const auto key = key_node.as<std::string>();
+      if (key == "boards") {
+        GQ_RETURN_IF_ERROR(ReadBoards(value, config.boards));
+        continue;
+      }
+      GQ_ASSIGN_OR_RETURN(const bool known, ReadScalar(key, value, config));
+      if (!known) return UnknownKey(key_node, key, Keys());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static std::vector<std::string> Keys() {
+    return {"server",          "name",       "token_file", "ca_file",    "state_dir", "slots",
+            "health_interval", "memory_gib", "backend",    "sim_boards", "boards"};
+  }
+
+  absl::StatusOr<bool> ReadScalar(const std::string& key, const YAML::Node& value,
+                                  AgentConfig& config) {
+    const std::pair<std::string_view, std::string*> texts[] = {
+        {"server", &config.server},         {"name", &config.name},
+        {"token_file", &config.token_file}, {"ca_file", &config.ca_file},
+        {"state_dir", &config.state_dir},   {"backend", &config.backend}};
+    for (const auto& [name, field] : texts) {
+      if (key != name) continue;
+      GQ_RETURN_IF_ERROR(Get(value, key, "a text", *field));
+      return true;
+    }
+    if (key == "slots") {
+      GQ_RETURN_IF_ERROR(Get(value, key, "a whole number", config.slots));
+    } else if (key == "health_interval") {
+      GQ_RETURN_IF_ERROR(Get(value, key, "a number of seconds", config.health_interval));
+    } else if (key == "memory_gib") {
+      GQ_RETURN_IF_ERROR(Get(value, key, "a number", config.memory_gib));
+    } else if (key == "sim_boards") {
+      GQ_RETURN_IF_ERROR(Get(value, key, "true or false", config.sim_boards));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  absl::Status ReadBoards(const YAML::Node& list, std::vector<BoardSpec>& boards) {
+    if (!list.IsSequence()) return Bad(list, "boards: expected a list");
+    boards.clear();
+    for (const YAML::Node& entry : list) {
+      if (!entry.IsMap()) return Bad(entry, "boards: expected name, device, backend, tags");
+      BoardSpec board;
+      board.backend.clear();
+      for (const auto& [key_node, value] : entry) {
+        const auto key = key_node.as<std::string>();
+        if (key == "name") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.name));
+        } else if (key == "device") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.device));
+        } else if (key == "backend") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.backend));
+        } else if (key == "fault") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.fault));
+        } else if (key == "tags") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", board.tags));
+        } else {
+          return UnknownKey(key_node, key, {"name", "device", "backend", "tags", "fault"});
+        }
+      }
+      boards.push_back(std::move(board));
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status Get(const YAML::Node& node, const std::string& key, std::string_view expected,
+                   T& value) {
+    try {
+      value = node.as<T>();
+      return absl::OkStatus();
+    } catch (const YAML::Exception&) {
+      return Bad(node, StrCat(key, ": expected ", expected));
+    }
+  }
+
+  absl::Status UnknownKey(const YAML::Node& node, const std::string& key,
+                          const std::vector<std::string>& known) {
+    const auto close = base::ClosestNames(key, known, 1);
+    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), "unknown key '", key, "'"),
+                     close.empty() ? StrCat("Keys: ", base::StrJoin(known, ", "), ".")
+                                   : StrCat("Did you mean ", close.front(), "?"));
+  }
+  absl::Status Bad(const YAML::Node& node, std::string_view what) {
+    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), what));
+  }
+  std::string Place(const YAML::Node& node) const {
+    return StrCat(file_, ":", node.Mark().line + 1, ": ");
+  }
+
+  const std::string file_;
+};
+
+std::string HostName() {
+  char host[256] = "";
+  return ::gethostname(host, sizeof host - 1) == 0 ? host : "agent";
+}
+
+fs::path StateFolder(const AgentConfig& config) {
+  constexpr std::string_view kUnix = "unix:";
+  if (config.server.starts_with(kUnix)) {
+    const fs::path socket = config.server.substr(kUnix.size());
+    return socket.parent_path() / "agents" / config.name;
+  }
+  if (::geteuid() == 0) return fs::path("/var/lib/gq/agents") / config.name;
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
+    return fs::path(state) / "gq/agents" / config.name;
+  }
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : ".") / ".local/state/gq/agents" / config.name;
+}
+
+}  // namespace
+
+absl::Status ReadConfigFile(const fs::path& path, AgentConfig& config) {
+  GQ_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, size_t{1} << 20));
+  try {
+    return ConfigReader(path.string()).Read(YAML::Load(text), config);
+  } catch (const YAML::Exception& e) {
+    return MakeError(Reason::kConfigInvalid, StrCat(path.string(), ": ", e.what()));
+  }
+}
+
+absl::Status CompleteConfig(AgentConfig& config) {
+  if (config.server.empty()) {
+    return MakeError(Reason::kInvalidFlag, "there is no server to connect to",
+                     "Give --server unix:PATH or --server HOST:PORT.");
+  }
+  if (config.name.empty()) config.name = HostName();
+  if (config.sim_boards) {
+    config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, ""});
+    config.boards.push_back({"ethos-u-sim", "ethos-u-sim", "sim", {}, ""});
+  }
+  if (config.boards.empty()) {
+    return MakeError(Reason::kInvalidFlag, "the agent has no board",
+                     "Give --board NAME --device DEVICE, or --sim-boards.");
+  }
+  for (BoardSpec& board : config.boards) {
+    if (board.backend.empty()) board.backend = config.backend;
+    if (board.device.empty()) board.device = board.name;
+  }
+  if (config.slots <= 0) config.slots = static_cast<int>(config.boards.size());
+  if (config.state_dir.empty()) config.state_dir = StateFolder(config).string();
+  return absl::OkStatus();
+}
+
+std::string FormatConfig(const AgentConfig& config) {
+  YAML::Emitter out;
+  out << YAML::BeginMap;
+  out << YAML::Key << "server" << YAML::Value << config.server;
+  out << YAML::Key << "name" << YAML::Value << config.name;
+  out << YAML::Key << "token_file" << YAML::Value << config.token_file;
+  out << YAML::Key << "ca_file" << YAML::Value << config.ca_file;
+  out << YAML::Key << "state_dir" << YAML::Value << config.state_dir;
+  out << YAML::Key << "slots" << YAML::Value << config.slots;
+  out << YAML::Key << "health_interval" << YAML::Value << config.health_interval;
+  out << YAML::Key << "memory_gib" << YAML::Value << config.memory_gib;
+  out << YAML::Key << "backend" << YAML::Value << config.backend;
+  out << YAML::Key << "boards" << YAML::Value << YAML::BeginSeq;
+  for (const BoardSpec& board : config.boards) {
+    out << YAML::BeginMap << YAML::Key << "name" << YAML::Value << board.name << YAML::Key
+        << "device" << YAML::Value << board.device << YAML::Key << "backend" << YAML::Value
+        << board.backend << YAML::Key << "tags" << YAML::Value << YAML::Flow << board.tags;
+    if (!board.fault.empty()) out << YAML::Key << "fault" << YAML::Value << board.fault;
+    out << YAML::EndMap;
+  }
+  out << YAML::EndSeq << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+std::string BoardsToJson(const std::vector<BoardSpec>& boards) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const BoardSpec& board : boards) {
+    list.push_back({{"name", board.name},
+                    {"device", board.device},
+                    {"backend", board.backend},
+                    {"tags", board.tags},
+                    {"fault", board.fault}});
+  }
+  return list.dump();
+}
+
+absl::StatusOr<std::vector<BoardSpec>> BoardsFromJson(const std::string& json) {
+  std::vector<BoardSpec> boards;
+  try {
+    for (const nlohmann::json& entry : nlohmann::json::parse(json)) {
+      boards.push_back({entry.at("name"), entry.at("device"), entry.at("backend"),
+                        entry.at("tags").get<std::vector<std::string>>(), entry.at("fault")});
+    }
+  } catch (const nlohmann::json::exception& e) {
+    return MakeError(Reason::kInternal, StrCat("the list of boards is damaged: ", e.what()));
+  }
+  return boards;
+}
+
+}  // namespace gq::agent

@@ -1,0 +1,74 @@
+// What drives a board: one interface for the simulator, the vendor's tools and others.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/reporter.h"
+#include "common/compile/classification.h"
+#include "common/compile/compiler_options.h"
+
+namespace gq::agent {
+
+// A board of this agent, as it is configured.
+struct BoardSpec {
+  std::string name;
+  std::string device;
+  std::string backend = "sim";
+  std::vector<std::string> tags;
+  // How a simulated board misbehaves, for tests (sim_fault.h); empty for not at all.
+  std::string fault;
+};
+
+// What a board can do, as far as it can be found out without work.
+struct Probe {
+  bool simulated = false;
+  std::vector<std::string> capabilities;  // `compile:<backend>`, `exec:<device>`
+  std::vector<std::string> schemes;       // legal on the device
+  std::string facts_json = "{}";          // columns, clock, versions
+  std::vector<std::string> absent;        // what is missing, and why
+};
+
+struct CompileRequest {
+  const BoardSpec& board;
+  std::filesystem::path model;
+  std::string key;              // stem of the files that are written
+  std::filesystem::path cache;  // empty folder for the tool's files
+  compile::Classification classification;
+  compile::CompilerOptions options;
+};
+
+// The tool has run. Whether it succeeded is for compile::CheckCompiled to say.
+struct CompileRun {
+  std::vector<std::pair<std::string, double>> seconds;  // by phase
+};
+
+// Implementations are stateless but for their configuration, and thread-safe. Long work asks
+// reporter.Cancelled() and then returns kCancelled.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  // Fails with kDeviceUnknown when the backend cannot drive the device.
+  virtual absl::StatusOr<Probe> ProbeBoard(const BoardSpec& board) const = 0;
+  // Errors: kModelInvalid and the like for the model, kToolMissing, kCancelled.
+  virtual absl::StatusOr<CompileRun> Compile(const CompileRequest& request,
+                                             base::Reporter& reporter) const = 0;
+  // OK with what was checked, in words; an error says what is wrong with the board.
+  virtual absl::StatusOr<std::string> CheckHealth(const BoardSpec& board,
+                                                  base::Reporter& reporter) const = 0;
+};
+
+// Names of the backends there are.
+std::vector<std::string> BackendNames();
+
+// Fails with kInvalidFlag for an unknown name.
+absl::StatusOr<const Backend*> FindBackend(std::string_view name);
+
+}  // namespace gq::agent

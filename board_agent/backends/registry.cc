@@ -1,0 +1,31 @@
+#include "board_agent/backends/backend.h"
+#include "board_agent/backends/sim/sim_backend.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+
+namespace gq::agent {
+namespace {
+
+std::vector<const Backend*> AllBackends() {
+  static const SimBackend sim;
+  return {&sim};
+}
+
+}  // namespace
+
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const Backend* backend : AllBackends()) names.emplace_back(backend->name());
+  return names;
+}
+
+absl::StatusOr<const Backend*> FindBackend(std::string_view name) {
+  for (const Backend* backend : AllBackends()) {
+    if (backend->name() == name) return backend;
+  }
+  return base::MakeError(base::Reason::kInvalidFlag,
+                         base::StrCat("there is no backend '", name, "'"),
+                         base::StrCat("Backends: ", base::StrJoin(BackendNames(), ", "), "."));
+}
+
+}  // namespace gq::agent

@@ -1,0 +1,250 @@
+#include "board_agent/compile_step.h"
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/file.h"
+#include "common/base/log_format.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/compile/compile_output.h"
+#include "common/compile/device.h"
+#include "common/compile/edge_quantization.h"
+#include "common/compile/partition_report.h"
+#include "common/graph/analysis.h"
+#include "common/graph/model.h"
+
+namespace gq::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using base::LogLevel;
+using base::MakeError;
+using base::Reason;
+using base::StrCat;
+using compile::CompilerOptions;
+using compile::PartitionReport;
+
+constexpr char kComponent[] = "Compile";
+constexpr char kQuantizedModel[] = "model_quantized.onnx";
+constexpr size_t kLayersInLog = 5;
+
+compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec) {
+  const bool fp16 =
+      spec.scheme() == "fp16" || spec.scheme() == "vint8+fp16" || spec.fp_precision() == "fp16";
+  return fp16 ? compile::FloatForm::kFp16 : compile::FloatForm::kBf16;
+}
+
+// A name that is safe in a path and means the model to a person.
+std::string KeyOf(const gq::v1::JobSpec& spec) {
+  std::string key = fs::path(spec.model().file().name()).stem().string();
+  for (char& c : key) {
+    const bool safe = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+    if (!safe) c = '_';
+  }
+  return key.empty() ? "model" : key.substr(0, 100);
+}
+
+// One compile and what became of it.
+struct Outcome {
+  CompilerOptions options;
+  PartitionReport report;
+  std::vector<std::pair<std::string, double>> seconds;
+  int64_t kernels = 0;
+};
+
+class CompileStep {
+ public:
+  CompileStep(const rpc::StepContext& context, const BoardSpec& board, const Backend& backend)
+      : context_(context), board_(board), backend_(backend), spec_(context.lease.spec()) {}
+
+  absl::StatusOr<gq::v1::StepResult> Run() {
+    GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
+    if (!HasCompiler()) return LeaveOut();
+    model_ = context_.files.artifact(kQuantizedModel).value_or(context_.files.model());
+    GQ_RETURN_IF_ERROR(Analyze());
+    GQ_ASSIGN_OR_RETURN(const CompilerOptions options, ChooseOptions());
+    GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output("compile/x"));
+    GQ_ASSIGN_OR_RETURN(Outcome outcome, CompileOnce(options, cache.parent_path()));
+    if (spec_.edge_quant() == "auto") {
+      GQ_RETURN_IF_ERROR(TryEdgeQuantization(cache.parent_path(), outcome));
+    }
+    return Finish(outcome);
+  }
+
+ private:
+  bool HasCompiler() const {
+    return std::none_of(probe_.absent.begin(), probe_.absent.end(),
+                        [](const std::string& text) { return text.starts_with("compile:"); });
+  }
+
+  gq::v1::StepResult LeaveOut() {
+    gq::v1::StepResult result;
+    result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
+    result.set_skip_reason(StrCat("there is no compiler for ", board_.device, " on ", board_.name));
+    nlohmann::ordered_json report = {{"simulated", probe_.simulated},
+                                     {"backend", backend_.name()},
+                                     {"device", board_.device},
+                                     {"skipped", result.skip_reason()},
+                                     {"warnings", nlohmann::ordered_json::array()}};
+    result.set_report_json(report.dump());
+    return result;
+  }
+
+  absl::Status Analyze() {
+    GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(model_));
+    classification_ = compile::Classify(graph::Analyze(model), FloatFormOf(spec_));
+    boundary_ = compile::FindBoundaryQuantization(model.graph());
+    context_.reporter.Info(
+        kComponent, StrCat("Class ", compile::ModelClassName(classification_.model_class), ": ",
+                           base::StrJoin(classification_.reasons, "; ")));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CompilerOptions> ChooseOptions() {
+    const bool names_device = compile::FindDevice(spec_.device()) && spec_.device() != "ve2";
+    CompilerOptions options =
+        compile::DefaultOptions(classification_, names_device ? spec_.device() : board_.device);
+    for (const std::string& text : spec_.compiler_option()) {
+      GQ_RETURN_IF_ERROR(compile::ApplyOption(text, spec_.consent(), options));
+    }
+    if (!spec_.edge_quant().empty() && spec_.edge_quant() != "none" && boundary_.empty()) {
+      Warn("Edge quantization was asked for, but the model has no Q/DQ at its edges");
+    } else if (spec_.edge_quant() != "auto") {
+      GQ_ASSIGN_OR_RETURN(const compile::EdgeQuant edge,
+                          compile::ParseEdgeQuant(spec_.edge_quant()));
+      GQ_RETURN_IF_ERROR(compile::ApplyEdgeQuant(edge, spec_.consent(), options));
+    }
+    GQ_RETURN_IF_ERROR(compile::CheckOptions(options));
+    return options;
+  }
+
+  absl::StatusOr<Outcome> CompileOnce(const CompilerOptions& options, const fs::path& cache) {
+    context_.reporter.Info(kComponent, StrCat("Compiling for ", options.device, Simulated(),
+                                              " with backend ", backend_.name(), ", fe_args \"",
+                                              base::StrJoin(options.fe_args, " "), "\""));
+    const std::string key = KeyOf(spec_);
+    GQ_ASSIGN_OR_RETURN(
+        const CompileRun run,
+        backend_.Compile(CompileRequest{board_, model_, key, cache, classification_, options},
+                         context_.reporter));
+    absl::StatusOr<fs::path> folder = compile::FindCompileFolder(cache, key);
+    if (!folder.ok()) {
+      return MakeError(Reason::kCompileFailed, "the compiler left nothing behind",
+                       "See the log of the step.");
+    }
+    const compile::CompileOutput output = compile::ReadCompileOutput(*folder, key);
+    GQ_RETURN_IF_ERROR(compile::CheckCompiled(output));
+    Outcome outcome{options, compile::MakePartitionReport(output), run.seconds, 0};
+    for (const auto& [kernel, count] : output.log.kernels) outcome.kernels += count;
+    if (outcome.report.operators && outcome.report.operators_offloaded) {
+      outcome.kernels += *outcome.report.operators - *outcome.report.operators_offloaded;
+    }
+    return outcome;
+  }
+
+  // Compiles once more with quantization at the edges in the runtime and keeps that when there are
+  // fewer kernels and no new reason for the CPU.
+  absl::Status TryEdgeQuantization(const fs::path& cache, Outcome& outcome) {
+    if (boundary_.empty()) return absl::OkStatus();
+    CompilerOptions options = outcome.options;
+    GQ_RETURN_IF_ERROR(
+        compile::ApplyEdgeQuant(compile::EdgeQuant::kBoth, spec_.consent(), options));
+    const fs::path trial = context_.files.work_dir() / "tmp" / "edge";
+    GQ_RETURN_IF_ERROR(base::MakeFolder(trial));
+    GQ_ASSIGN_OR_RETURN(Outcome with_edge, CompileOnce(options, trial));
+    std::set<std::string> known;
+    for (const compile::CpuReason& reason : outcome.report.cpu_reasons)
+      known.insert(reason.message);
+    const bool new_reason = std::any_of(
+        with_edge.report.cpu_reasons.begin(), with_edge.report.cpu_reasons.end(),
+        [&](const compile::CpuReason& reason) { return !known.contains(reason.message); });
+    const bool better = with_edge.kernels < outcome.kernels && !new_reason;
+    context_.reporter.Info(
+        kComponent, StrCat("Edge quantization ", better ? "kept" : "not kept", ": ",
+                           outcome.kernels, " kernels without, ", with_edge.kernels, " with it"));
+    if (!better) return absl::OkStatus();
+    std::error_code error;
+    fs::remove_all(cache, error);
+    fs::copy(trial, cache, fs::copy_options::recursive, error);
+    if (error) {
+      return MakeError(Reason::kFileUnwritable, StrCat(cache.string(), ": ", error.message()));
+    }
+    outcome = std::move(with_edge);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<gq::v1::StepResult> Finish(const Outcome& outcome) {
+    GQ_ASSIGN_OR_RETURN(const fs::path config, context_.files.output("vitisai_config.json"));
+    GQ_RETURN_IF_ERROR(
+        base::WriteFileAtomically(config, compile::FormatVitisaiConfig(outcome.options)));
+    PartitionReport report = outcome.report;
+    LogReport(report);
+    report.warnings.insert(report.warnings.begin(), warnings_.begin(), warnings_.end());
+    gq::v1::StepResult result;
+    result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
+    result.set_report_json(compile::CompileReportJson(
+        {probe_.simulated, std::string(backend_.name()), outcome.options.device, outcome.seconds},
+        classification_, outcome.options, report));
+    return result;
+  }
+
+  void LogReport(const PartitionReport& report) {
+    std::string text = StrCat(report.npu_partitions, " partitions on the NPU, ",
+                              report.cpu_partitions, " on the CPU");
+    if (report.operators && report.operators_offloaded && report.operators_percent) {
+      text += absl::StrFormat("; %d of %d operators (%.3f %%)", *report.operators_offloaded,
+                              *report.operators, *report.operators_percent);
+    }
+    if (report.gops_percent) {
+      text += absl::StrFormat(" with %.3f %% of the operations offloaded", *report.gops_percent);
+    }
+    context_.reporter.Info(kComponent, text + Simulated());
+    for (const std::string& warning : report.warnings) {
+      context_.reporter.Warn(kComponent, warning);
+    }
+    for (const compile::CpuReason& reason : report.cpu_reasons) {
+      std::vector<std::string> layers(
+          reason.layers.begin(), reason.layers.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                             reason.layers.size(), kLayersInLog)));
+      const size_t more = reason.layers.size() - layers.size();
+      context_.reporter.Info(
+          kComponent, StrCat("On the CPU [", compile::CpuBecauseClassName(reason.reason_class),
+                             "]: ", reason.message, " (", base::StrJoin(layers, ", "),
+                             more > 0 ? StrCat(" and ", more, " more") : std::string(), ")"));
+    }
+  }
+
+  std::string Simulated() const { return probe_.simulated ? " (simulated)" : ""; }
+
+  void Warn(std::string text) {
+    context_.reporter.Warn(kComponent, text);
+    warnings_.push_back(std::move(text));
+  }
+
+  const rpc::StepContext& context_;
+  const BoardSpec& board_;
+  const Backend& backend_;
+  const gq::v1::JobSpec& spec_;
+  Probe probe_;
+  fs::path model_;
+  compile::Classification classification_;
+  compile::BoundaryQuantization boundary_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+absl::StatusOr<gq::v1::StepResult> RunCompileStep(const rpc::StepContext& context,
+                                                  const BoardSpec& board, const Backend& backend) {
+  return CompileStep(context, board, backend).Run();
+}
+
+}  // namespace gq::agent
