@@ -29,7 +29,9 @@ struct OptimizeOptions {
   bool optimize = true;  // Quark's OptimizeModel: expansions and fusions of a basic optimization
   bool npu = true;       // Quark's conversions for the NPU: ReduceMean to pool, Split to Slice,
                          // BatchNorm to Conv, and with simplify also MatMul and Add to Gemm
-  bool gemm = false;  // MatMul and Add to Gemm (part of simplify) also without npu, as Quark has it
+  // Parts that Quark's plain quantizer runs too. MatMul and Add to Gemm, if simplify is on:
+  bool gemm = false;
+  bool split_to_slice = false;
   // Names of passes (passes.h) that are not run.
   std::vector<std::string> disabled;
 };

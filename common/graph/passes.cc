@@ -16,6 +16,7 @@ std::span<const PassEntry> OptimizationPasses() {
       {&DenseToGemm(), PassGroup::kGemm},
       {&ConstantMerging(), PassGroup::kSimplify},
       {&ReshapeFusion(), PassGroup::kSimplify},
+      {&ReshapeChainFusion(), PassGroup::kOptimize},
       {&PadIntoAveragePool(), PassGroup::kOptimize},
       {&ConvMulFusion(), PassGroup::kOptimize},
       {&ConvAddFusion(), PassGroup::kOptimize},
@@ -25,7 +26,7 @@ std::span<const PassEntry> OptimizationPasses() {
       {&LayerNormFusion(), PassGroup::kFuse},
       {&GeluFusion(), PassGroup::kFuse},
       {&ReduceMeanToPool(), PassGroup::kNpu},
-      {&SplitToSlice(), PassGroup::kNpu},
+      {&SplitToSlice(), PassGroup::kSplit},
       {&BatchNormToConv(), PassGroup::kNpu},
       {&IdentityRemoval(), PassGroup::kAlways},
   };
@@ -46,6 +47,8 @@ bool IsEnabled(PassGroup group, const OptimizeOptions& options) {
       return options.optimize;
     case PassGroup::kNpu:
       return options.npu;
+    case PassGroup::kSplit:
+      return options.npu || options.split_to_slice;
   }
   return false;
 }

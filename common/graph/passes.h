@@ -9,7 +9,7 @@
 namespace gq::graph {
 
 // Which switch of OptimizeOptions a pass belongs to.
-enum class PassGroup { kAlways, kFuse, kSimplify, kGemm, kOptimize, kNpu };
+enum class PassGroup { kAlways, kFuse, kSimplify, kGemm, kOptimize, kNpu, kSplit };
 
 struct PassEntry {
   const Pass* pass;
@@ -33,6 +33,7 @@ const Pass& DenseToGemm();
 const Pass& ConstantMerging();
 const Pass& DuplicateRemoval();
 const Pass& ReshapeFusion();
+const Pass& ReshapeChainFusion();
 const Pass& LayerNormFusion();
 const Pass& GeluFusion();
 const Pass& InstanceNormFusion();
