@@ -16,7 +16,7 @@ using base::StrAppend;
 using base::StrCat;
 
 constexpr size_t kMostCells = 4800;
-constexpr size_t kMostBars = 60;
+constexpr size_t kMostBars = 40;
 constexpr size_t kLatencyBins = 40;
 
 // Class of a precision in the page's style; precisions that it does not know share one.

@@ -23,13 +23,13 @@ header.met { border-color: var(--good); } header.missed { border-color: var(--ba
 .verdict { font-size: 1.3rem; font-weight: 600; margin: 0; }
 .met .verdict { color: var(--good); } .missed .verdict { color: var(--bad); }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; width: 100%; margin-bottom: .75rem; } th[scope="row"] { width: 15rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line);
   vertical-align: top; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .92em; }
 .absent, .note { color: var(--muted); } .simulated, .warning { color: var(--warn); }
-svg { max-width: 100%; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; }
 svg text { font-size: 11px; fill: var(--fg); font-family: inherit; }
 .grid { stroke: var(--line); stroke-width: .5; } .mark { stroke: var(--bad); stroke-width: 1.5; }
 .bar { fill: var(--int8); } .bad { fill: var(--bad); }
@@ -38,7 +38,7 @@ svg text { font-size: 11px; fill: var(--fg); font-family: inherit; }
 .p-int8 { fill: var(--int8); } .p-bf16 { fill: var(--bf16); } .p-fp16 { fill: var(--fp16); }
 .p-float { fill: var(--float); } .p-other { fill: var(--other); }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; }
-.legend svg { display: inline-block; vertical-align: middle; }
+.legend svg { width: 12px; display: inline-block; vertical-align: middle; }
 summary { cursor: pointer; font-weight: 600; } details { margin: .5rem 0; }
 nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 a { color: var(--accent); }

@@ -16,7 +16,7 @@ using base::StrCat;
 
 constexpr double kWidth = 720;
 constexpr double kHeight = 320;
-constexpr double kLeft = 72;
+constexpr double kLeft = 84;
 constexpr double kRight = 16;
 constexpr double kTop = 12;
 constexpr double kBottom = 44;
@@ -25,7 +25,6 @@ constexpr double kBarGap = 4;
 constexpr double kLabelWidth = 260;
 constexpr double kValueWidth = 90;
 constexpr size_t kLabelCharacters = 38;
-constexpr int kTicks = 5;
 
 std::string Number(double value) { return FormatNumber(value, 1); }
 
@@ -60,7 +59,19 @@ class Axis {
     span_ = high > low ? high - low : 1;
   }
   double At(double value) const { return from_ + (value - low_) / span_ * (to_ - from_); }
-  double Value(int tick) const { return low_ + span_ * tick / (kTicks - 1); }
+
+  // Round values inside the range, three to eight of them.
+  std::vector<double> Ticks() const {
+    double step = std::pow(10, std::floor(std::log10(span_ / 2)));
+    for (const double factor : {2.0, 2.5, 2.0}) {
+      if (span_ / step > 8) step *= factor;
+    }
+    std::vector<double> ticks;
+    for (double i = std::ceil(low_ / step); i * step <= low_ + span_ * (1 + 1e-9); ++i) {
+      ticks.push_back(i * step);
+    }
+    return ticks;
+  }
 
  private:
   double low_;
@@ -71,13 +82,13 @@ class Axis {
 
 std::string Frame(const Axis& x, const Axis& y, std::string_view x_axis, std::string_view y_axis) {
   std::string text;
-  for (int tick = 0; tick < kTicks; ++tick) {
-    const double px = x.At(x.Value(tick));
-    const double py = y.At(y.Value(tick));
-    text += LineElement(px, kTop, px, kHeight - kBottom, "grid");
-    text += LineElement(kLeft, py, kWidth - kRight, py, "grid");
-    text += TextElement(px, kHeight - kBottom + 16, "middle", FormatGeneral(x.Value(tick)));
-    text += TextElement(kLeft - 6, py + 4, "end", FormatGeneral(y.Value(tick)));
+  for (const double tick : x.Ticks()) {
+    text += LineElement(x.At(tick), kTop, x.At(tick), kHeight - kBottom, "grid");
+    text += TextElement(x.At(tick), kHeight - kBottom + 16, "middle", FormatGeneral(tick));
+  }
+  for (const double tick : y.Ticks()) {
+    text += LineElement(kLeft, y.At(tick), kWidth - kRight, y.At(tick), "grid");
+    text += TextElement(kLeft - 6, y.At(tick) + 4, "end", FormatGeneral(tick));
   }
   text += TextElement((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", x_axis);
   StrAppend(&text, "<text transform=\"translate(14 ", Number((kTop + kHeight - kBottom) / 2),
