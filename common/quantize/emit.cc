@@ -14,10 +14,18 @@ void ImportDomains(QuantizeContext& context) {
   }
 }
 
+// With pairs on weights Quark leaves the parameters of removed pairs behind.
+bool KeepsUnusedInitializers(const Settings& settings) {
+  return settings.quark && settings.weight_pairs && settings.path != Path::kExtended &&
+         !settings.clip_to_relu && !settings.int16_bias;
+}
+
 }  // namespace
 
 absl::Status FinishModel(QuantizeContext& context) {
-  graph::RemoveUnusedInitializers(context.model.mutable_graph());
+  if (!KeepsUnusedInitializers(context.settings)) {
+    graph::RemoveUnusedInitializers(context.model.mutable_graph());
+  }
   GQ_RETURN_IF_ERROR(graph::SortTopologically(context.model.mutable_graph()));
   ImportDomains(context);
   context.model.CompactStore();

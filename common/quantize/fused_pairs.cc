@@ -74,10 +74,19 @@ absl::flat_hash_set<std::string> FusedTensors(const graph::GraphIndex& index,
   return tensors;
 }
 
-absl::StatusOr<int> RemoveFusedPairs::Run(QuantizeContext& context) const {
-  const auto tensors = FusedTensors(context.index, context.float_model, context.settings);
-  onnx::GraphProto* graph = context.model.mutable_graph();
+namespace {
 
+// Quark lets only these read what was before a removed pair.
+bool TakesFusedInput(const onnx::NodeProto& node, const QuantizeContext& context) {
+  if (!context.settings.quark) return !IsDequantizeNode(node);
+  return IsAveragePool(node.op_type()) || node.op_type() == "Clip" ||
+         IsFusableActivation(node, context.float_model.graph(), context.float_model,
+                             context.settings.fused_types);
+}
+
+// Removes every pair that starts on one of `tensors`. Returns how many.
+int RemovePairsOn(const absl::flat_hash_set<std::string>& tensors, QuantizeContext& context) {
+  onnx::GraphProto* graph = context.model.mutable_graph();
   std::vector<int> gone;
   absl::flat_hash_map<std::string, std::string> sources;  // output of a pair -> tensor before it
   for (int i = 0; i < graph->node_size(); ++i) {
@@ -92,21 +101,35 @@ absl::StatusOr<int> RemoveFusedPairs::Run(QuantizeContext& context) const {
     if (!IsDequantizeNode(node)) continue;
     const auto it = sources.find(node.input(0));
     if (it == sources.end()) continue;
-    sources[node.output(0)] = std::string(it->second);
+    const std::string source = it->second;
+    sources[node.output(0)] = source;
     gone.push_back(i);
   }
   for (auto& node : *graph->mutable_node()) {
     if (node.input_size() == 0) continue;
     const auto it = sources.find(node.input(0));
-    if (it != sources.end() && !IsDequantizeNode(node)) *node.mutable_input(0) = it->second;
+    if (it != sources.end() && TakesFusedInput(node, context)) *node.mutable_input(0) = it->second;
   }
   graph::RemoveNodes(std::move(gone), graph);
+  return removed;
+}
 
+}  // namespace
+
+absl::StatusOr<int> RemoveFusedPairs::Run(QuantizeContext& context) const {
+  const auto tensors = FusedTensors(context.index, context.float_model, context.settings);
+  onnx::GraphProto* graph = context.model.mutable_graph();
   if (context.settings.quark) {
-    GQ_RETURN_IF_ERROR(SortBreadthFirst(graph));
-  } else {
-    GQ_RETURN_IF_ERROR(graph::SortTopologically(graph));
+    const onnx::GraphProto before = *graph;
+    const int removed = RemovePairsOn(tensors, context);
+    // A second pair behind a removed one then hangs in the air, and Quark keeps them all.
+    if (SortBreadthFirst(graph).ok()) return removed;
+    *graph = before;
+    return 0;
   }
+  int removed = 0;
+  while (const int more = RemovePairsOn(tensors, context)) removed += more;
+  GQ_RETURN_IF_ERROR(graph::SortTopologically(graph));
   return removed;
 }
 

@@ -107,7 +107,13 @@ void PlaceLayerNormalization(const onnx::NodeProto& node, Placer& placer) {
     return;
   }
   if (placer.QuantizesOutput(node)) placer.Mark(node.output(0));
-  placer.MarkWeight(node.input(1), 0);
+  // gamma of one dimension has one scale also where weights have one a channel.
+  const onnx::TensorProto* gamma = placer.index().Initializer(node.input(1));
+  if (gamma != nullptr && gamma->dims_size() > 1) {
+    placer.MarkWeight(node.input(1), 0);
+  } else {
+    placer.Mark(node.input(1));
+  }
   if (node.input_size() > 2) placer.Mark(node.input(2));
 }
 
