@@ -59,6 +59,7 @@ absl::StatusOr<json> RunAnalyze(const JobInputs& inputs, StepLog& log) {
   GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(inputs.spec));
   options.fuse = options.simplify = options.optimize = options.npu = false;
   options.require_static = false;
+  options.to_float32 = false;
   options.min_opset = 0;
   runtime::OrtConstantEvaluator evaluator;
   base::NullReporter quiet;

@@ -169,6 +169,7 @@ absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path,
   graph::OptimizeOptions options;
   GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
   options.fuse = options.simplify = options.optimize = options.npu = false;
+  options.to_float32 = false;
   options.min_opset = 0;
   runtime::OrtConstantEvaluator evaluator;
   auto report = graph::OptimizeGraph(model, options, evaluator, reporter);

@@ -116,9 +116,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
       static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes);
   LogResult(result.report, output, float_bytes, quantized_bytes, log);
   result.report["warnings"] = log.warnings();
-  for (const auto& [phase, seconds] : watch.Seconds().items()) {
-    result.report["seconds"][phase] = seconds;
-  }
+  result.report["seconds"].update(watch.Seconds());
   return result;
 }
 

@@ -19,7 +19,7 @@ using base::Reason;
 using base::StrCat;
 
 bool PowerOfTwo(const quantize::QuantizeConfig& config) {
-  return config.activation.scale_type == quantize::ScaleType::kPowerOf2;
+  return config.activation.scale_type == quantize::ScaleType::kPowerOfTwo;
 }
 
 // Puts --calibration-method into the configuration.
@@ -212,6 +212,7 @@ absl::StatusOr<graph::OptimizeOptions> OptimizeOptionsFor(const gq::v1::JobSpec&
   GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
   options.optimize = config.options.optimize_model.value_or(true);
   options.simplify = config.options.simplify_model.value_or(true);
+  options.gemm = config.compatibility == quantize::Compatibility::kQuark;
   options.npu = config.options.enable_npu_cnn.value_or(PowerOfTwo(config));
   return options;
 }
