@@ -31,7 +31,7 @@ std::string Sha256::Finish() {
   unsigned int size = 0;
   EVP_DigestFinal_ex(state_->context, digest.data(), &size);
   return absl::BytesToHexString(
-      std::string_view(reinterpret_cast<const char*>(digest.data()), size));
+      absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
 }
 
 std::string Sha256Hex(std::string_view bytes) {
