@@ -1,9 +1,11 @@
 // Who calls: from the metadata of each call alone, never from the state of its connection.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"

@@ -193,6 +193,9 @@ class Ledger {
   // Writes a consistent copy to a new file; its size in bytes. Fails with kAlreadyExists,
   // kFileUnwritable.
   virtual absl::StatusOr<int64_t> Backup(const Actor& actor, std::string_view path) = 0;
+
+  // Whether changes can be stored: waits for the writer, so that a stuck disk is noticed.
+  virtual absl::Status CheckWritable() = 0;
 };
 
 }  // namespace gq::server

@@ -326,6 +326,10 @@ absl::StatusOr<int64_t> SqliteLedger::Epoch() {
   });
 }
 
+absl::Status SqliteLedger::CheckWritable() {
+  return writer_.Apply([](Connection&) { return absl::OkStatus(); });
+}
+
 absl::StatusOr<int64_t> SqliteLedger::Backup(const Actor& actor, std::string_view path) {
   const std::filesystem::path target(path);
   std::error_code error;
