@@ -40,8 +40,6 @@ struct ExtraOptions {
   std::optional<bool> enable_vaiml_bf16;
   std::optional<bool> fold_relu;
   std::optional<bool> qdq_keep_removable_activations;
-  std::optional<bool> align_eltwise_quant_type;
-  std::optional<bool> adjust_weight_scale_for_int32_bias;
   // Calibration.
   std::optional<int64_t> calib_data_size;
   std::optional<bool> calib_moving_average;
@@ -50,9 +48,7 @@ struct ExtraOptions {
   std::optional<double> percentile;
   std::optional<std::vector<double>> percentile_candidates;
   std::optional<std::string> lwp_metric;
-  std::optional<bool> lwp_use_histogram;
   std::optional<std::string> min_mse_mode_pof2_scale;
-  std::optional<std::string> min_mse_mode_float_scale;
   std::optional<std::string> weight_calibrate_method;
   std::optional<int64_t> num_bins;
   std::optional<bool> use_random_data;
