@@ -26,14 +26,15 @@ class ConfigReader {
   absl::Status Read(const YAML::Node& root, AgentConfig& config) {
     if (root.IsNull()) return absl::OkStatus();
     if (!root.IsMap()) return Bad(root, "expected keys with values");
-    for (const auto& [key_node, value] : root) {
-      const auto key = key_node.as<std::string>();
+    for (const auto& entry : root) {
+      const YAML::Node& value = entry.second;
+      const auto key = entry.first.as<std::string>();
       if (key == "boards") {
         GQ_RETURN_IF_ERROR(ReadBoards(value, config.boards));
         continue;
       }
       GQ_ASSIGN_OR_RETURN(const bool known, ReadScalar(key, value, config));
-      if (!known) return UnknownKey(key_node, key, Keys());
+      if (!known) return UnknownKey(entry.first, key, Keys());
     }
     return absl::OkStatus();
   }
@@ -76,8 +77,9 @@ class ConfigReader {
       if (!entry.IsMap()) return Bad(entry, "boards: expected name, device, backend, tags");
       BoardSpec board;
       board.backend.clear();
-      for (const auto& [key_node, value] : entry) {
-        const auto key = key_node.as<std::string>();
+      for (const auto& field : entry) {
+        const YAML::Node& value = field.second;
+        const auto key = field.first.as<std::string>();
         if (key == "name") {
           GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.name));
         } else if (key == "device") {
@@ -89,7 +91,7 @@ class ConfigReader {
         } else if (key == "tags") {
           GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", board.tags));
         } else {
-          return UnknownKey(key_node, key, {"name", "device", "backend", "tags", "fault"});
+          return UnknownKey(field.first, key, {"name", "device", "backend", "tags", "fault"});
         }
       }
       boards.push_back(std::move(board));
@@ -161,13 +163,14 @@ absl::Status CompleteConfig(AgentConfig& config) {
                      "Give --server unix:PATH or --server HOST:PORT.");
   }
   if (config.name.empty()) config.name = HostName();
+  if (config.boards.empty() && config.backend == "sim") config.sim_boards = true;
   if (config.sim_boards) {
     config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, ""});
     config.boards.push_back({"ethos-u-sim", "ethos-u-sim", "sim", {}, ""});
   }
   if (config.boards.empty()) {
     return MakeError(Reason::kInvalidFlag, "the agent has no board",
-                     "Give --board NAME --device DEVICE, or --sim-boards.");
+                     "Give --board NAME --device DEVICE.");
   }
   for (BoardSpec& board : config.boards) {
     if (board.backend.empty()) board.backend = config.backend;

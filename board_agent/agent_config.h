@@ -21,7 +21,7 @@ struct AgentConfig {
   double health_interval = 600;  // seconds between health checks
   double memory_gib = 0;         // address space of a step; 0: no limit
   std::string backend = "sim";   // of boards that name none
-  bool sim_boards = false;       // the simulated boards of a fresh server
+  bool sim_boards = false;  // the simulated boards of a fresh server; also with no board at all
   std::vector<BoardSpec> boards;
 };
 
@@ -30,8 +30,8 @@ struct AgentConfig {
 // (with file and line).
 absl::Status ReadConfigFile(const std::filesystem::path& path, AgentConfig& config);
 
-// Fills in what was left open: host name, state folder, boards of `sim_boards`. Fails with
-// kInvalidFlag when there is no server or no board.
+// Fills in what was left open: host name, state folder, the simulated boards. Fails with
+// kInvalidFlag when there is no server, or no board for a backend that is not simulated.
 absl::Status CompleteConfig(AgentConfig& config);
 
 // As a YAML file that ReadConfigFile reads back.

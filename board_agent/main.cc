@@ -57,7 +57,9 @@ void AddFlags(CLI::App& serve, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   serve.add_option("--backend", c.backend, "Backend of the boards: sim [sim]")
       ->envname("GQ_AGENT_BACKEND");
-  serve.add_flag("--sim-boards", c.sim_boards, "Add the simulated boards of a fresh server")
+  serve
+      .add_flag("--sim-boards", c.sim_boards,
+                "Add the simulated boards of a fresh server; also done when no board is named")
       ->envname("GQ_AGENT_SIM_BOARDS");
   serve.add_option("--board", flags.boards, "Name of a board; may be repeated")
       ->allow_extra_args(false);

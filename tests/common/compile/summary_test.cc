@@ -126,8 +126,12 @@ void ExpectCounts(const CompileSummary& s, const Published& p) {
   EXPECT_EQ(sub.ops, p.ops_value);
   EXPECT_EQ(sub.int8_ops_percent.has_value(), p.int8_percent != nullptr);
   EXPECT_EQ(sub.fp32_ops_percent.has_value(), p.fp32_percent != nullptr);
-  if (p.int8_percent) EXPECT_DOUBLE_EQ(*sub.int8_ops_percent, std::stod(p.int8_percent));
-  if (p.fp32_percent) EXPECT_DOUBLE_EQ(*sub.fp32_ops_percent, std::stod(p.fp32_percent));
+  if (p.int8_percent != nullptr) {
+    EXPECT_DOUBLE_EQ(*sub.int8_ops_percent, std::stod(p.int8_percent));
+  }
+  if (p.fp32_percent != nullptr) {
+    EXPECT_DOUBLE_EQ(*sub.fp32_ops_percent, std::stod(p.fp32_percent));
+  }
 }
 
 TEST(SummaryTest, ReadsThePublishedSummariesInTheOlderLayout) {

@@ -1,0 +1,213 @@
+// The real program against a server in the test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "board_agent/backends/sim/sim_model.h"
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/graph/model.h"
+#include "common/rpc/blob_client.h"
+#include "tests/common/rpc/fake_server.h"
+#include "tests/common/rpc/temp_folder.h"
+
+namespace gq::agent {
+namespace {
+
+using rpc::FakeAgentService;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using State = FakeAgentService::State;
+
+class GqAgentTest : public testing::Test {
+ protected:
+  ~GqAgentTest() override {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  static std::string Program() {
+    const char* folder = ::getenv("GQ_BIN_DIR");
+    return std::string(folder != nullptr ? folder : "bin") + "/gq-agent";
+  }
+
+  void Start(std::vector<std::string> extra = {}) {
+    std::vector<std::string> arguments = {
+        Program(),     "serve",
+        "--server",    "unix:" + (folder_.path() / "server.sock").string(),
+        "--name",      "agent-1",
+        "--state-dir", (folder_.path() / "agent").string(),
+        "--sim-boards"};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::execv(pointers[0], pointers.data());
+      ::_exit(127);
+    }
+  }
+  int WaitForExit() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  gq::v1::Lease CompileLease(const std::string& id) {
+    const graph::Model model = MakeProbeModel().value();
+    const std::filesystem::path path = folder_.path() / "probe.onnx";
+    EXPECT_TRUE(graph::SaveModel(model, path).ok());
+    const std::string bytes = base::ReadFile(path).value();
+    server_.blobs.Put(bytes);
+    gq::v1::Lease lease;
+    lease.set_lease_id(id);
+    lease.set_generation(1);
+    lease.set_kind(gq::v1::STEP_KIND_COMPILE);
+    lease.set_title("Compile");
+    lease.set_step_index(3);
+    lease.set_step_count(4);
+    lease.set_board("ve2-sim");
+    lease.mutable_spec()->set_device("ve2");
+    gq::v1::FileRef& file = *lease.mutable_spec()->mutable_model()->mutable_file();
+    file.set_name("probe.onnx");
+    *file.mutable_digest() = rpc::DigestOfBytes(bytes);
+    return lease;
+  }
+
+  rpc::TempFolder folder_;
+  rpc::FakeServer server_{folder_.path()};
+  pid_t pid_ = -1;
+};
+
+TEST_F(GqAgentTest, CompilesOnASimulatedBoardAndSaysSo) {
+  server_.agents.Add(CompileLease("a"));
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  const gq::v1::StepResult result = state.results[0];
+  ASSERT_EQ(result.state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
+      << result.failure().message() << state.log;
+  const auto report = nlohmann::json::parse(result.report_json());
+  EXPECT_EQ(report["simulated"], true);
+  EXPECT_EQ(report["backend"], "sim");
+  EXPECT_EQ(report["class"], "PURE_FLOAT");
+  EXPECT_EQ(report["partitions"]["npu"], 1);
+  EXPECT_EQ(report["partitions"]["cpu"], 0);
+  EXPECT_EQ(report["offload"]["operators_offloaded"], 2);
+  EXPECT_EQ(report["offload"]["gops_percent"], 100.0);
+  EXPECT_EQ(report["offload"]["goal"], "full");
+  std::vector<std::string> paths;
+  for (const gq::v1::Artifact& artifact : result.artifacts()) {
+    paths.push_back(artifact.path());
+    EXPECT_FALSE(server_.blobs.Get(artifact.digest().sha256()).empty()) << artifact.path();
+  }
+  for (const char* path :
+       {"vitisai_config.json", "compile/probe/probe.rai", "compile/probe/AIECompiler.log",
+        "compile/probe/final-vaiml-pass-summary.txt",
+        "compile/probe/aie_unsupported_original_ops_with_reasons.json",
+        "compile/probe/vaiml_par_0/0/flexmlrt-hsi.json"}) {
+    EXPECT_THAT(paths, Contains(path));
+  }
+  EXPECT_THAT(state.log, HasSubstr("Banner [4/4] Compile\n"));
+  EXPECT_THAT(state.log, HasSubstr("(simulated)"));
+  EXPECT_THAT(state.log, HasSubstr("DONE Workflow Compile completed ("));
+}
+
+TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
+  server_.agents.Add(CompileLease("a"));
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const gq::v1::SynchronizeRequest request = server_.agents.last_request();
+  EXPECT_THAT(request.capabilities(), ElementsAre("compile:sim"));
+  ASSERT_EQ(request.boards_size(), 2);
+  const gq::v1::BoardReport& board = request.boards(0);
+  EXPECT_EQ(board.name(), "ve2-sim");
+  EXPECT_EQ(board.device(), "ve2-sim");
+  EXPECT_TRUE(board.simulated());
+  EXPECT_THAT(board.schemes(), Contains("vint8"));
+  EXPECT_EQ(board.health(), gq::v1::BOARD_HEALTH_GOOD) << board.health_detail();
+  EXPECT_THAT(request.boards(1).schemes(), ElementsAre("W8-A8", "W8-A16"));
+}
+
+TEST_F(GqAgentTest, ADeviceWithoutACompilerLeavesTheStepOut) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.set_board("ethos-u-sim");
+  server_.agents.Add(lease);
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  EXPECT_THAT(state.results[0].skip_reason(), HasSubstr("no compiler for ethos-u-sim"));
+  EXPECT_THAT(state.log, HasSubstr("DONE Workflow Compile not run: "));
+}
+
+TEST_F(GqAgentTest, ABadCompilerOptionFailsTheStepForTheUser) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.mutable_spec()->add_compiler_option("tp_size=7");
+  lease.mutable_spec()->add_compiler_option("dp_size=7");
+  server_.agents.Add(lease);
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const gq::v1::StepResult result = server_.agents.Get("a").results[0];
+  EXPECT_EQ(result.state(), gq::v1::ATTEMPT_STATE_FAILED);
+  EXPECT_EQ(result.failure().reason(), "INVALID_FLAG");
+  EXPECT_THAT(result.failure().message(), HasSubstr("196 columns"));
+}
+
+TEST_F(GqAgentTest, ErrorsInTheLogFailTheStepWhateverTheStatusSays) {
+  server_.agents.Add(CompileLease("a"));
+  Start({"--sim-fault", "error-lines"});
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  EXPECT_EQ(server_.agents.Get("a").results[0].failure().reason(), "COMPILE_FAILED");
+}
+
+TEST_F(GqAgentTest, AFallbackInSilenceIsNoticed) {
+  server_.agents.Add(CompileLease("a"));
+  Start({"--sim-fault", "silent-fallback"});
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  EXPECT_THAT(server_.agents.Get("a").results[0].failure().message(), HasSubstr("no probe.rai"));
+}
+
+TEST_F(GqAgentTest, ACrashIsALoss) {
+  server_.agents.Add(CompileLease("a"));
+  Start({"--sim-fault", "crash"});
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const gq::v1::StepResult result = server_.agents.Get("a").results[0];
+  EXPECT_EQ(result.state(), gq::v1::ATTEMPT_STATE_LOST);
+  EXPECT_THAT(result.failure().message(), HasSubstr("SIGKILL"));
+}
+
+TEST_F(GqAgentTest, AHangCanBeCancelled) {
+  server_.agents.Add(CompileLease("a"));
+  Start({"--sim-fault", "hang"});
+  ASSERT_TRUE(server_.agents.WaitFor("a", [](const State& state) { return state.reported; }));
+  server_.agents.Cancel("a");
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  EXPECT_EQ(server_.agents.Get("a").results[0].state(), gq::v1::ATTEMPT_STATE_CANCELLED);
+}
+
+TEST_F(GqAgentTest, ATerminationLetsTheWorkEnd) {
+  server_.agents.Add(CompileLease("a"));
+  Start({"--sim-fault", "slow"});
+  ASSERT_TRUE(server_.agents.WaitFor("a", [](const State& state) { return state.reported; }));
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(WaitForExit(), 0);
+  EXPECT_EQ(server_.agents.Get("a").results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED);
+}
+
+TEST_F(GqAgentTest, AnUnknownBoardIsRefusedAtTheStart) {
+  Start({"--board", "x", "--device", "toaster"});
+  EXPECT_EQ(WaitForExit(), 2);
+}
+
+}  // namespace
+}  // namespace gq::agent
