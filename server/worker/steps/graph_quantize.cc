@@ -65,6 +65,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   GQ_ASSIGN_OR_RETURN(const Strategy strategy,
                       ChooseStrategy(inputs.spec, optimized.user_model, optimized.task));
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
+  for (const std::string& warning : strategy.warnings) log.Warn("Config", warning);
   GQ_ASSIGN_OR_RETURN(const SampleData data,
                       OpenCalibrationData(inputs, optimized.float_model, log));
   watch.Lap("prepare");

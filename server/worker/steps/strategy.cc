@@ -129,7 +129,11 @@ absl::StatusOr<quantize::QuantizeConfig> BaseConfig(const gq::v1::JobSpec& spec,
     const std::string name =
         spec.config_file_name().empty() ? "the configuration" : spec.config_file_name();
     strategy.sentences.push_back(StrCat("as ", name, " says"));
-    return quantize::ParseQuarkJson(spec.config_json(), name);
+    GQ_ASSIGN_OR_RETURN(
+        quantize::ParsedConfig parsed,
+        quantize::ParseQuarkJson(spec.config_json(), name, spec.compat() == "quark"));
+    strategy.warnings = std::move(parsed.warnings);
+    return std::move(parsed.config);
   }
   if (!spec.config_name().empty()) {
     strategy.sentences.push_back(StrCat("preset ", spec.config_name()));

@@ -18,6 +18,8 @@ struct Strategy {
   quantize::QuantizeConfig config;
   // What is done and why, one sentence each; for the log, before it is applied, and the report.
   std::vector<std::string> sentences;
+  // What the reader of a configuration let pass.
+  std::vector<std::string> warnings;
 };
 
 // `user_model` is the model as it was loaded: names in the configuration mean its nodes. Errors:
