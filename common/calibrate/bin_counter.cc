@@ -50,11 +50,41 @@ void BinScratch::Reset(int64_t bins) {
   cells_.assign(static_cast<size_t>(stride_ * kBanks), 0);
 }
 
-void BinScratch::AddTo(std::span<uint64_t> counts) const {
-  for (int bank = 0; bank < kBanks; ++bank) {
-    const uint32_t* cells = cells_.data() + bank * stride_;
-    for (size_t i = 0; i < counts.size(); ++i) counts[i] += cells[i];
+namespace {
+
+void AddBanksPortable(const uint32_t* cells, int64_t stride, std::span<uint64_t> counts,
+                      size_t begin) {
+  for (size_t i = begin; i < counts.size(); ++i) {
+    for (int bank = 0; bank < BinScratch::kBanks; ++bank)
+      counts[i] += cells[bank * stride + static_cast<int64_t>(i)];
   }
+}
+
+#if GQ_HAS_AVX2_TARGET
+__attribute__((target("avx2"))) void AddBanksAvx2(const uint32_t* cells, int64_t stride,
+                                                  std::span<uint64_t> counts) {
+  size_t i = 0;
+  for (; i + 4 <= counts.size(); i += 4) {
+    auto* const sum = reinterpret_cast<__m256i*>(counts.data() + i);
+    __m256i total = _mm256_loadu_si256(sum);
+    for (int bank = 0; bank < BinScratch::kBanks; ++bank) {
+      const auto* const four =
+          reinterpret_cast<const __m128i*>(cells + bank * stride + static_cast<int64_t>(i));
+      total = _mm256_add_epi64(total, _mm256_cvtepu32_epi64(_mm_loadu_si128(four)));
+    }
+    _mm256_storeu_si256(sum, total);
+  }
+  AddBanksPortable(cells, stride, counts, i);
+}
+#endif
+
+}  // namespace
+
+void BinScratch::AddTo(std::span<uint64_t> counts) const {
+#if GQ_HAS_AVX2_TARGET
+  if (HasAvx2()) return AddBanksAvx2(cells_.data(), stride_, counts);
+#endif
+  AddBanksPortable(cells_.data(), stride_, counts, 0);
 }
 
 namespace {
@@ -68,6 +98,16 @@ void CountPortable(std::span<const float> values, bool magnitude, const BinEdges
 }
 
 #if GQ_HAS_AVX2_TARGET
+// Looks those of eight values up for which `unsure` has a bit set.
+void FindUnsure(const float* values, bool magnitude, const BinEdges& edges, unsigned unsure,
+                int32_t* bins) {
+  for (; unsure != 0; unsure &= unsure - 1) {
+    const int lane = __builtin_ctz(unsure);
+    const int64_t found = edges.Find(magnitude ? std::fabs(values[lane]) : values[lane]);
+    bins[lane] = static_cast<int32_t>(found < 0 ? edges.bins() + lane : found);
+  }
+}
+
 // Eight values at a time. `add(lane, bin)` counts; bins from edges.bins() on are spare cells. Zeros
 // are many after a Relu and often lie on an edge, so they are counted apart.
 template <typename Add>
@@ -97,22 +137,32 @@ __attribute__((target("avx2"), always_inline)) inline void CountAvx2(std::span<c
     const __m256 near_edge = _mm256_or_ps(_mm256_cmp_ps(fraction, lower, _CMP_LT_OQ),
                                           _mm256_cmp_ps(fraction, upper, _CMP_GT_OQ));
     bin = _mm256_blendv_epi8(_mm256_min_epi32(bin, last), spare, _mm256_castps_si256(zero));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), bin);
     zero_count +=
         static_cast<uint64_t>(__builtin_popcount(static_cast<unsigned>(_mm256_movemask_ps(zero))));
-    auto unsure = static_cast<unsigned>(_mm256_movemask_ps(_mm256_andnot_ps(zero, near_edge)));
-    while (unsure != 0) {
-      const int lane = __builtin_ctz(unsure);
-      unsure &= unsure - 1;
-      const float value = data[i + static_cast<size_t>(lane)];
-      const int64_t found = edges.Find(magnitude ? std::fabs(value) : value);
-      lanes[lane] = found < 0 ? bins + lane : static_cast<int32_t>(found);
+    const auto unsure =
+        static_cast<unsigned>(_mm256_movemask_ps(_mm256_andnot_ps(zero, near_edge)));
+    if (__builtin_expect(unsure != 0, 0)) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), bin);
+      FindUnsure(data + i, magnitude, edges, unsure, lanes);
+      bin = _mm256_load_si256(reinterpret_cast<const __m256i*>(lanes));
     }
-    for (int lane = 0; lane < 8; ++lane) add(lane, lanes[lane]);
+    // Pairs of bins through general registers: fewer loads than through memory.
+    const auto pair0 = static_cast<uint64_t>(_mm256_extract_epi64(bin, 0));
+    const auto pair1 = static_cast<uint64_t>(_mm256_extract_epi64(bin, 1));
+    const auto pair2 = static_cast<uint64_t>(_mm256_extract_epi64(bin, 2));
+    const auto pair3 = static_cast<uint64_t>(_mm256_extract_epi64(bin, 3));
+    add(0, static_cast<uint32_t>(pair0));
+    add(1, static_cast<uint32_t>(pair0 >> 32));
+    add(2, static_cast<uint32_t>(pair1));
+    add(3, static_cast<uint32_t>(pair1 >> 32));
+    add(4, static_cast<uint32_t>(pair2));
+    add(5, static_cast<uint32_t>(pair2 >> 32));
+    add(6, static_cast<uint32_t>(pair3));
+    add(7, static_cast<uint32_t>(pair3 >> 32));
   }
   for (; i < values.size(); ++i) {
     const int64_t found = edges.Find(magnitude ? std::fabs(data[i]) : data[i]);
-    if (found >= 0) add(0, static_cast<int32_t>(found));
+    if (found >= 0) add(0, static_cast<uint32_t>(found));
   }
   *zeros = zero_count;
 }
@@ -123,7 +173,7 @@ __attribute__((target("avx2"))) uint64_t CountLargeAvx2(std::span<const float> v
   uint32_t* const banks[4] = {scratch.bank(0), scratch.bank(1), scratch.bank(2), scratch.bank(3)};
   uint64_t zeros = 0;
   CountAvx2(
-      values, magnitude, edges, [&](int lane, int32_t bin) { ++banks[lane & 3][bin]; }, &zeros);
+      values, magnitude, edges, [&](int lane, uint32_t bin) { ++banks[lane & 3][bin]; }, &zeros);
   return zeros;
 }
 
@@ -131,14 +181,12 @@ __attribute__((target("avx2"))) uint64_t CountSmallAvx2(std::span<const float> v
                                                         bool magnitude, const BinEdges& edges,
                                                         std::span<uint64_t> counts) {
   uint64_t* const cells = counts.data();
-  const auto bins = static_cast<int32_t>(edges.bins());
+  const auto bins = static_cast<uint32_t>(edges.bins());
+  uint64_t spare[BinScratch::kSpare] = {};
   uint64_t zeros = 0;
   CountAvx2(
       values, magnitude, edges,
-      [&](int, int32_t bin) {
-        if (bin < bins) ++cells[bin];
-      },
-      &zeros);
+      [&](int lane, uint32_t bin) { ++*(bin < bins ? cells + bin : spare + lane); }, &zeros);
   return zeros;
 }
 #endif

@@ -1,0 +1,115 @@
+#include "common/runtime/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "common/runtime/constant_evaluator.h"
+#include "onnx/defs/parser.h"
+
+namespace gq::runtime {
+namespace {
+
+using base::GetReason;
+using base::Reason;
+using testing::Each;
+using testing::ElementsAre;
+
+graph::Model Parse(const char* text) {
+  onnx::ModelProto proto;
+  const auto status = onnx::OnnxParser::Parse(proto, text);
+  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+  return *graph::Model::FromProto(std::move(proto));
+}
+
+constexpr char kAddModel[] = R"(
+<ir_version: 8, opset_import: ["" : 17]>
+add (float[1, 3] a, float[1, 3] b) => (float[1, 3] sum, float[N] flat)
+<int64[1] all = {-1}>
+{
+  sum = Add(a, b)
+  flat = Reshape(sum, all)
+})";
+
+TEST(SessionTest, SignatureAndRun) {
+  const auto session = Session::Create(Parse(kAddModel));
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_EQ(session->inputs().size(), 2u);
+  EXPECT_EQ(session->inputs()[1].name, "b");
+  EXPECT_THAT(session->outputs()[0].shape, ElementsAre(1, 3));
+  EXPECT_EQ(session->OutputIndex("flat"), 1);
+  EXPECT_EQ(session->OutputIndex("none"), -1);
+
+  const std::vector<float> a = {1, 2, 3};
+  const std::vector<float> b = {10, 20, 30};
+  const std::vector<Tensor> inputs = {Tensor::Of<float>({1, 3}, a), Tensor::Of<float>({1, 3}, b)};
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE(session->Run(inputs, &outputs).ok());
+  EXPECT_THAT(outputs[0].As<float>(), ElementsAre(11, 22, 33));
+  EXPECT_THAT(outputs[1].As<float>(), ElementsAre(11, 22, 33));
+
+  // The second run writes into the same memory, but not into a tensor that somebody else holds.
+  const auto* memory = outputs[0].bytes().data();
+  ASSERT_TRUE(session->Run(inputs, &outputs).ok());
+  EXPECT_EQ(outputs[0].bytes().data(), memory);
+  const Tensor kept = outputs[0];
+  ASSERT_TRUE(session->Run(inputs, &outputs).ok());
+  EXPECT_NE(outputs[0].bytes().data(), memory);
+}
+
+TEST(SessionTest, OneOutputOfSeveral) {
+  const auto session = Session::Create(Parse(kAddModel));
+  ASSERT_TRUE(session.ok()) << session.status();
+  const std::vector<Tensor> inputs = {Tensor(onnx::TensorProto::FLOAT, {1, 3}),
+                                      Tensor(onnx::TensorProto::FLOAT, {1, 3})};
+  const std::vector<int> wanted = {1};
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE(session->Run(inputs, wanted, &outputs).ok());
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_THAT(outputs[0].As<float>(), Each(0));
+  EXPECT_EQ(GetReason(session->Run(std::span(inputs).first(1), &outputs)),
+            Reason::kDataShapeMismatch);
+}
+
+TEST(SessionTest, InitializersOfTheStoreAreUsedInPlace) {
+  graph::Model model = Parse(R"(
+<ir_version: 8, opset_import: ["" : 17]>
+scale (float[1, 1000] x) => (float[1, 1000] y)
+{
+  y = Mul(x, w)
+})");
+  const std::vector<float> weights(1000, 3);
+  model.AddInitializer("w", graph::TensorView::Of<float>({1000}, weights));
+  ASSERT_FALSE(graph::StoreKey(*model.FindInitializer("w")).empty());
+  for (const auto level : {OptimizationLevel::kNone, OptimizationLevel::kAll}) {
+    const auto session = Session::Create(model, {.optimization = level});
+    ASSERT_TRUE(session.ok()) << session.status();
+    const std::vector<float> x(1000, 2);
+    const std::vector<Tensor> inputs = {Tensor::Of<float>({1, 1000}, x)};
+    std::vector<Tensor> outputs;
+    ASSERT_TRUE(session->Run(inputs, &outputs).ok());
+    EXPECT_THAT(outputs[0].As<float>(), Each(6));
+  }
+}
+
+TEST(SessionTest, RefusedModelSaysWhy) {
+  const auto session = Session::Create(Parse(R"(
+<ir_version: 8, opset_import: ["" : 17, "nobody" : 1]>
+odd (float[1] x) => (float[1] y) { y = nobody.Unknown(x) })"));
+  EXPECT_EQ(GetReason(session.status()), Reason::kRuntimeFailed);
+  EXPECT_THAT(std::string(session.status().message()), testing::HasSubstr("Unknown"));
+}
+
+TEST(SessionTest, ConstantExpressions) {
+  OrtConstantEvaluator evaluator;
+  const auto values = evaluator.Evaluate(Parse(R"(
+<ir_version: 8, opset_import: ["" : 17]>
+constant () => (int64[2] sum)
+<int64[2] a = {1, 2}, int64[2] b = {10, 20}>
+{ sum = Add(a, b) })"));
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT((*values)[0].As<int64_t>(), ElementsAre(11, 22));
+}
+
+}  // namespace
+}  // namespace gq::runtime
