@@ -14,6 +14,28 @@ std::string ResultWords(const std::string& result) {
   return result;
 }
 
+// State, size and task type of the model, from whichever step analysed it.
+void AddModel(const Json& report, std::vector<Fact>& facts) {
+  for (const char* step : {"graph_optimize", "analyze"}) {
+    const Json& analysis = At(report, {step, "analysis"});
+    if (!analysis.is_object()) continue;
+    std::string value = StrCat(TextAt(analysis, {"state"}), ", ",
+                               FormatNumber(NumberAt(analysis, {"nodes"}), 0), " nodes");
+    if (const auto layers = NumberAt(analysis, {"compute_layers"})) {
+      base::StrAppend(&value, ", ", FormatNumber(layers, 0), " of them compute layers");
+    }
+    if (const auto macs = NumberAt(analysis, {"macs"})) {
+      base::StrAppend(&value, ", ", FormatGeneral(*macs / 1e6), " million MACs");
+    }
+    facts.push_back({"Model", value});
+    if (const std::string task = TextAt(analysis, {"task"}); !task.empty()) {
+      const std::string reason = TextAt(analysis, {"task_reason"});
+      facts.push_back({"Task type", reason.empty() ? task : StrCat(task, " (", reason, ")")});
+    }
+    return;
+  }
+}
+
 void AddCounts(const Json& report, std::vector<Fact>& facts) {
   const Json& counts = At(report, {"graph_quantize", "counts"});
   if (!counts.is_object()) return;
@@ -143,6 +165,7 @@ std::vector<std::vector<std::string>> OutputRows(const Json& report) {
 
 std::vector<Fact> FactsOf(const Json& report) {
   std::vector<Fact> facts;
+  AddModel(report, facts);
   AddCalibration(report, facts);
   AddCounts(report, facts);
   AddSizes(report, facts);
