@@ -126,6 +126,11 @@ std::string NameScope::UniqueNode(std::string_view wanted) {
   return name;
 }
 
+void NameScope::ReleaseNode(std::string_view name) {
+  const auto it = nodes_.find(name);
+  if (it != nodes_.end()) nodes_.erase(it);
+}
+
 onnx::NodeProto MakeNode(std::string_view op_type, std::string_view name,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs, std::string_view domain) {

@@ -23,6 +23,9 @@ class NameScope {
   // For a node of a name that tensors may share (Quark names nodes after tensors): unique among
   // nodes only.
   std::string UniqueNode(std::string_view wanted);
+  // For nodes that go, and for nodes that were given a name of their own.
+  void ReleaseNode(std::string_view name);
+  void TakeNode(std::string_view name) { nodes_.emplace(name); }
   bool IsTensor(std::string_view name) const { return tensors_.contains(name); }
   bool IsNode(std::string_view name) const { return nodes_.contains(name); }
 

@@ -247,10 +247,6 @@ absl::Status DftAxis(NodeProto* node, OpsetRewrite* context) {
   return absl::OkStatus();
 }
 
-absl::Status GroupNormScale(NodeProto* node, OpsetRewrite*) {
-  return Unsupported(*node, "scale and bias became one per channel");
-}
-
 constexpr OpsetStep kSteps[] = {
     {9, "BatchNormalization", "spatial went", BatchNormSpatial},
     {9, "Scan", "batch axis went", ScanBatch},
@@ -284,7 +280,6 @@ constexpr OpsetStep kSteps[] = {
     {18, "Split", "the number of outputs is given", SplitOutputs},
     {20, "DFT", "axis became an input", DftAxis},
     {20, "GridSample", "modes have new names", GridSampleMode},
-    {21, "GroupNormalization", "scale and bias per channel", GroupNormScale},
 };
 
 }  // namespace

@@ -138,11 +138,12 @@ absl::Status PatternPass::Run(Model* model, PassReport* report,
     const PassView view(*model, index);
     Sweep changes(model);
     int found = 0;
-    std::vector<std::pair<PassMatch, PassRewrite>> rewrites;
     for (int i = 0; i < model->graph().node_size(); ++i) {
       auto match = Find(i, view);
       if (!match.has_value() || !changes.IsFree(*match)) continue;
+      for (const int position : match->nodes) names.ReleaseNode(index.node(position).name());
       GQ_ASSIGN_OR_RETURN(PassRewrite rewrite, Rewrite(*match, view, &names));
+      for (const auto& node : rewrite.nodes) names.TakeNode(node.name());
       ++found;
       if (report->details.size() < kMaxPassDetails) report->details.push_back(rewrite.detail);
       for (const int position : match->nodes) {
