@@ -109,7 +109,7 @@ TEST(SimPartitionTest, ScalesMustBePowersOfTwoWithZeroPointZero) {
 
 TEST(SimPartitionTest, AnOperatorInTheMiddleCutsTheModel) {
   const Result result =
-      Partition(Parse("g (float[1,8] x) => (float[1,8] y) <float[8,8] w> "
+      Partition(Parse("g (float[1,2] x) => (float[1,2] y) <float[2,2] w = {1, 2, 3, 4}> "
                       "{ a = MatMul(x, w)  t = Hardmax(a)  b = MatMul(t, w)  y = Relu(b) }"));
   EXPECT_EQ(result.partitioning.subgraphs.size(), 2U);
   EXPECT_EQ(result.partitioning.offloaded_subgraphs(), 2);
@@ -118,9 +118,9 @@ TEST(SimPartitionTest, AnOperatorInTheMiddleCutsTheModel) {
 }
 
 TEST(SimPartitionTest, SmallSubgraphsFallBackBelowTheThreshold) {
-  // 2 * 64 + 8 operations before the cut, 8 after it: under 20 %.
+  // 2 * 4 + 2 operations before the cut, 2 in it, 2 after it: under 20 %.
   const Result result =
-      Partition(Parse("g (float[1,8] x) => (float[1,8] y) <float[8,8] w> "
+      Partition(Parse("g (float[1,2] x) => (float[1,2] y) <float[2,2] w = {1, 2, 3, 4}> "
                       "{ a = MatMul(x, w)  b = Relu(a)  t = Hardmax(b)  y = Relu(t) }"));
   EXPECT_EQ(result.partitioning.subgraphs.size(), 2U);
   EXPECT_EQ(result.partitioning.offloaded_subgraphs(), 1);
