@@ -62,15 +62,16 @@ void Console::PrintAlways(std::string_view text) {
 void Console::PrintJson(const Json& object) { PrintAlways(Dump(object)); }
 
 void Console::Note(std::string_view text) {
-  if (options_.json) {
-    PrintJson({{"note", base::StripControl(text)}});
-    return;
+  std::string safe;
+  for (std::string_view line : base::StrSplit(text, '\n')) {
+    base::StrAppend(&safe, safe.empty() ? "" : "\n", base::StripControl(line));
   }
+  if (options_.json) return PrintJson({{"note", safe}});
   absl::MutexLock lock(&mutex_);
   EraseProgressLocked();
-  const std::string line = base::StrCat(base::StripControl(text), "\n");
+  safe += "\n";
   std::fflush(stdout);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fwrite(safe.data(), 1, safe.size(), stderr);
 }
 
 void Console::PrintError(const absl::Status& status) {

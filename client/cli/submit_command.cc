@@ -127,7 +127,7 @@ class Submission {
     if (console_.options().json) {
       console_.PrintJson({{"event", "detached"}, {"job", id}, {"since", position}});
     } else {
-      console_.Note(StrCat("\ndetached; job ", id, " goes on\n  follow:  gq logs ", id,
+      console_.Note(StrCat("detached; job ", id, " goes on\n  follow:  gq logs ", id,
                            " -f --since ", position, "\n  results: gq artifacts ", id,
                            " --get DIR\n  cancel:  gq jobs cancel ", id));
     }

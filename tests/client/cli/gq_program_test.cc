@@ -216,7 +216,7 @@ TEST_F(GqProgramTest, InterruptDetachesAndSaysHowToGoOn) {
   kill(child, SIGINT);
   const Outcome outcome = Wait(child);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("job 01TESTJOB goes on"));
+  EXPECT_THAT(outcome.err, HasSubstr("detached; job 01TESTJOB goes on\n  follow:  gq logs"));
   EXPECT_THAT(outcome.err, HasSubstr(StrCat("gq logs 01TESTJOB -f --since 1:", sizeof kLog - 1)));
   EXPECT_THAT(outcome.err, HasSubstr("gq jobs cancel 01TESTJOB"));
   EXPECT_FALSE(server_->cancelled);
