@@ -37,7 +37,9 @@ class EventView {
       return;
     }
     if (event.job_state() == gq::v1::JOB_STATE_QUEUED) {
-      ShowWaiting();
+      // Without a terminal only a wait that lasts is worth a line: signs of life come every few
+      // seconds.
+      if (console_.interactive() || event.sequence() == 0) ShowWaiting();
     } else if (event.has_progress() && event.step_index() >= 0 &&
                event.step_index() < job_.steps_size()) {
       console_.SetProgress(StrCat("[", event.step_index() + 1, "/", job_.steps_size(), "] ",
