@@ -16,10 +16,13 @@ using base::StrCat;
 using graph::TensorView;
 using onnx::TensorProto;
 
-bool IsBFloat16Pair(const onnx::NodeProto& node, const InitializerMap& initializers) {
-  if (node.domain() != kQuarkDomain || !IsQdqNode(node) || node.input_size() < 3) return false;
+// Type of the zero point of a pair of the extended path; UNDEFINED for other nodes.
+ElementType PairType(const onnx::NodeProto& node, const InitializerMap& initializers) {
+  if (node.domain() != kQuarkDomain || !IsQdqNode(node) || node.input_size() < 3) {
+    return TensorProto::UNDEFINED;
+  }
   const TensorProto* zero_point = initializers.Find(node.input(2));
-  return zero_point != nullptr && zero_point->data_type() == TensorProto::BFLOAT16;
+  return zero_point == nullptr ? TensorProto::UNDEFINED : zero_point->data_type();
 }
 
 onnx::NodeProto MakeCast(const std::string& input, const std::string& output, int64_t type) {
@@ -42,14 +45,16 @@ class CastWriter {
     const InitializerMap initializers(context_.model);
     std::vector<onnx::NodeProto> nodes;
     for (auto& node : *graph_->mutable_node()) {
-      if (!IsBFloat16Pair(node, initializers)) {
+      const ElementType type = PairType(node, initializers);
+      if (type != TensorProto::BFLOAT16 &&
+          (context_.settings.quark || type != TensorProto::FLOAT16)) {
         nodes.push_back(std::move(node));
         continue;
       }
       ++changed_;
       const float scale = initializers.Scale(node.input(1));
       if (IsQuantizeNode(node)) {
-        Quantize(node, scale, &nodes);
+        Quantize(node, scale, type, &nodes);
       } else {
         Dequantize(node, scale, &nodes);
       }
@@ -63,14 +68,15 @@ class CastWriter {
   }
 
  private:
-  void Quantize(const onnx::NodeProto& node, float scale, std::vector<onnx::NodeProto>* nodes) {
+  void Quantize(const onnx::NodeProto& node, float scale, ElementType type,
+                std::vector<onnx::NodeProto>* nodes) {
     std::string input = node.input(0);
     if (scale != 1) {
       const std::string scaled = context_.names.Unique(StrCat(node.name(), "_mul_out"));
       nodes->push_back(graph::MakeNode("Mul", "", {input, Factor(node, 1 / scale)}, {scaled}));
       input = scaled;
     }
-    nodes->push_back(MakeCast(input, node.output(0), TensorProto::BFLOAT16));
+    nodes->push_back(MakeCast(input, node.output(0), type));
   }
 
   void Dequantize(const onnx::NodeProto& node, float scale, std::vector<onnx::NodeProto>* nodes) {
@@ -196,7 +202,7 @@ absl::StatusOr<int> ClipBeforeBFloat16::Run(QuantizeContext& context) const {
   std::vector<onnx::NodeProto> clips;
   std::vector<std::pair<std::string, float>> bounds;
   for (auto& node : *graph->mutable_node()) {
-    if (!IsQuantizeNode(node) || !IsBFloat16Pair(node, initializers)) continue;
+    if (!IsQuantizeNode(node) || PairType(node, initializers) != TensorProto::BFLOAT16) continue;
     const std::string source = node.input(0);
     if (initializers.Find(source) != nullptr) continue;
     const std::string lower = context.names.Unique(StrCat(source, "_clip_min"));

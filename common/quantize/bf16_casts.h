@@ -1,12 +1,13 @@
-// bfloat16 pairs as Cast nodes, which every runtime has.
+// bfloat16 and float16 pairs as Cast nodes, which every runtime has.
 #pragma once
 
 #include "common/quantize/pass.h"
 
 namespace gq::quantize {
 
-// Q with a bfloat16 zero point of 0 becomes Cast to BFLOAT16, DQ becomes Cast to FLOAT; a scale
-// other than 1 becomes a Mul before (by 1 / scale) or behind it.
+// Q with a bfloat16 or float16 zero point becomes a Cast to that type, DQ becomes Cast to FLOAT; a
+// scale other than 1 becomes a Mul before (by 1 / scale) or behind it. Quark leaves float16 pairs,
+// which no stock runtime has.
 class UseBFloat16Casts : public QuantizePass {
  public:
   std::string_view name() const override { return "bfloat16 casts"; }

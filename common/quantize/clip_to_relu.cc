@@ -39,13 +39,14 @@ Bounds BoundsOf(const graph::Model& model, const onnx::NodeProto& node) {
   return bounds;
 }
 
-// True when no value that calibration saw lies above the upper bound. The input of a Clip has its
-// output's range by then, so a range that ends at the bound may have been cut there.
+// True when no value that calibration saw was cut at the upper bound: none of the output reaches
+// it.
 bool UpperBoundIsIdle(const QuantizeContext& context, const onnx::NodeProto& node,
                       const Bounds& bounds) {
   if (!bounds.upper || *bounds.upper == std::numeric_limits<double>::infinity()) return true;
-  const auto seen = context.observed.find(node.output(0));
-  return seen != context.observed.end() && seen->second.max < *bounds.upper;
+  const std::string& output = context.OriginalName(node.output(0));
+  const auto seen = context.extremes.find(output);
+  return seen != context.extremes.end() && seen->second.max < *bounds.upper;
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ struct QuantizedTensor {
   std::vector<QuantParams> params;
   // Float values of a weight or bias, to quantize again when alignment moves the scale.
   graph::TensorView values;
+  // Of an int32 bias: the initializers that its scale is the product of, and the operator's beta.
+  std::string input_scale_name;
+  std::string weight_scale_name;
+  float beta = 1;
 };
 
 // One change of a position or scale by alignment.
@@ -75,15 +79,25 @@ struct QuantizeContext {
   graph::NameScope names;
   Placement placement;
   RangeSources sources;
-  // Observed ranges by tensor, before replacement.
+  // Observed ranges by tensor and method, before replacement, and the true extremes.
   absl::flat_hash_map<std::string, ValueRange> observed;
+  absl::flat_hash_map<std::string, ValueRange> extremes;
 
   std::vector<QuantizedTensor> tensors;                       // in order of insertion
   absl::flat_hash_map<std::string, size_t> tensor_positions;  // by name of the float tensor
 
+  // Tensors under a new name -> name in the float model.
+  absl::flat_hash_map<std::string, std::string> renamed;
+
   std::vector<AlignmentChange> alignment;
   std::vector<PassRecord> passes;
   std::vector<std::string> warnings;
+
+  // Name in the float model of a tensor that got another one.
+  const std::string& OriginalName(const std::string& tensor) const {
+    const auto it = renamed.find(tensor);
+    return it == renamed.end() ? tensor : it->second;
+  }
 
   const QuantizedTensor* FindTensor(std::string_view name) const {
     const auto it = tensor_positions.find(base::ToAbsl(name));

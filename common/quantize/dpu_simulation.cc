@@ -174,6 +174,7 @@ class Simulator {
   void InsertFactor(onnx::NodeProto* node, double factor) {
     const std::string output = node->output(0);
     const std::string scaled = context_.names.Unique(base::StrCat(output, "_Mul"));
+    context_.renamed[scaled] = context_.OriginalName(output);
     const std::string constant = context_.names.Unique(base::StrCat(output, "_Scale"));
 
     onnx::NodeProto* value = graph_->add_node();

@@ -1,16 +1,26 @@
 #include "common/quantize/emit.h"
 
+#include <map>
+
+#include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/quantize/names.h"
+#include "common/quantize/quark_json.h"
+#include "common/quantize/value_info.h"
 
 namespace gq::quantize {
 namespace {
 
+constexpr int64_t kLeastSharedBytes = 64;
+
+// Only domains that nodes use; the default one stays.
 void ImportDomains(QuantizeContext& context) {
-  for (const auto& node : context.model.graph().node()) {
-    const std::string& domain = node.domain();
-    if (domain != kMicrosoftDomain && domain != kQuarkDomain) continue;
-    if (context.model.OpsetOf(domain) == 0) context.model.SetOpset(domain, 1);
+  std::map<std::string, bool> used;
+  for (const auto& node : context.model.graph().node()) used[node.domain()] = true;
+  for (const auto domain : {kMicrosoftDomain, kQuarkDomain}) {
+    if (used.contains(std::string(domain)) && context.model.OpsetOf(domain) == 0) {
+      context.model.SetOpset(domain, 1);
+    }
   }
 }
 
@@ -20,18 +30,63 @@ bool KeepsUnusedInitializers(const Settings& settings) {
          !settings.clip_to_relu && !settings.int16_bias;
 }
 
+// Constants of the same type, shape and data become one. Scales and zero points keep their names:
+// tools look for them.
+void ShareEqualInitializers(QuantizeContext& context) {
+  onnx::GraphProto* graph = context.model.mutable_graph();
+  std::map<std::string, std::string> first;  // digest -> name
+  for (const auto& tensor : graph->initializer()) {
+    if (context.model.DataBytes(tensor) < kLeastSharedBytes) continue;
+    const auto data = context.model.Data(tensor);
+    if (!data.ok()) continue;
+    std::string key = std::to_string(tensor.data_type());
+    for (const int64_t dim : tensor.dims()) key += "," + std::to_string(dim);
+    key += ":" + base::Sha256Hex(
+                     {reinterpret_cast<const char*>(data->bytes().data()), data->bytes().size()});
+    const auto [it, added] = first.emplace(std::move(key), tensor.name());
+    if (!added) graph::ReplaceUses(tensor.name(), it->second, graph);
+  }
+  graph::RemoveUnusedInitializers(graph);
+}
+
+void SetMetadata(std::string_view key, std::string_view value, onnx::ModelProto* proto) {
+  for (auto& entry : *proto->mutable_metadata_props()) {
+    if (entry.key() != key) continue;
+    entry.set_value(std::string(value));
+    return;
+  }
+  auto* entry = proto->add_metadata_props();
+  entry->set_key(std::string(key));
+  entry->set_value(std::string(value));
+}
+
+void SetProducer(QuantizeContext& context) {
+  onnx::ModelProto* proto = context.model.mutable_proto();
+  if (context.settings.quark) {
+    proto->set_producer_name("quark.onnx");
+    proto->set_producer_version("0.13");
+    return;
+  }
+  proto->set_producer_name("gq");
+  proto->set_producer_version(GQ_VERSION);
+  SetMetadata("gq_version", GQ_VERSION, proto);
+  SetMetadata("gq_config_digest", ConfigDigest(context.config), proto);
+}
+
 }  // namespace
 
 absl::Status FinishModel(QuantizeContext& context) {
-  if (!KeepsUnusedInitializers(context.settings)) {
-    graph::RemoveUnusedInitializers(context.model.mutable_graph());
-  }
-  GQ_RETURN_IF_ERROR(graph::SortTopologically(context.model.mutable_graph()));
+  onnx::GraphProto* graph = context.model.mutable_graph();
+  if (!context.settings.quark) ShareEqualInitializers(context);
+  if (!KeepsUnusedInitializers(context.settings)) graph::RemoveUnusedInitializers(graph);
+  GQ_RETURN_IF_ERROR(graph::SortTopologically(graph));
   ImportDomains(context);
+  if (!context.settings.quark) {
+    graph::MakeNodeNamesUnique(graph);
+    GQ_RETURN_IF_ERROR(CompleteValueInfo(context));
+  }
   context.model.CompactStore();
-  onnx::ModelProto* proto = context.model.mutable_proto();
-  proto->set_producer_name(context.settings.quark ? "quark.onnx" : "gq");
-  proto->set_producer_version(context.settings.quark ? "0.13" : GQ_VERSION);
+  SetProducer(context);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/quantize/bias_parameters.h"
 #include "common/quantize/operator_rules.h"
 #include "common/quantize/parameters.h"
 #include "common/quantize/position_graph.h"
@@ -223,10 +224,47 @@ absl::StatusOr<int> AlignForNpu::Run(QuantizeContext& context) const {
   return Aligner(context).Run();
 }
 
+namespace {
+
+// Brings an int32 bias back to the product of its present input and weight scales. True when it
+// changed.
+bool RefreshBias(QuantizedTensor& bias, const InitializerMap& initializers) {
+  onnx::TensorProto* data = initializers.Find(bias.data_name);
+  onnx::TensorProto* scales = initializers.Find(bias.scale_name);
+  const onnx::TensorProto* weight = initializers.Find(bias.weight_scale_name);
+  if (data == nullptr || scales == nullptr || weight == nullptr) return false;
+  const QuantParams input{.scale = initializers.Scale(bias.input_scale_name)};
+  std::vector<QuantParams> weights;
+  const auto weight_scales = initializers.model().Data(*weight);
+  for (int64_t i = 0; weight_scales.ok() && i < weight_scales->size(); ++i) {
+    weights.push_back({.scale = static_cast<float>(weight_scales->At(i))});
+  }
+  if (weights.empty()) return false;
+  const Int32Bias fresh =
+      QuantizeBias(bias.values.As<float>(), std::span(&input, 1), weights, bias.beta);
+  bool changed = false;
+  for (size_t i = 0; i < fresh.scales.size() && i < bias.params.size(); ++i) {
+    changed = changed || bias.params[i].scale != fresh.scales[i];
+    bias.params[i].scale = fresh.scales[i];
+  }
+  if (!changed) return false;
+  const auto dims = bias.values.dims();
+  const std::vector<int64_t> scale_dims(scales->dims().begin(), scales->dims().end());
+  initializers.model().SetData(graph::TensorView::Of<int32_t>(dims, fresh.values), data);
+  initializers.model().SetData(graph::TensorView::Of<float>(scale_dims, fresh.scales), scales);
+  return true;
+}
+
+}  // namespace
+
 absl::StatusOr<int> RequantizeMoved::Run(QuantizeContext& context) const {
   const InitializerMap initializers(context.model);
   int changed = 0;
   for (auto& tensor : context.tensors) {
+    if (tensor.tensor_class == TensorClass::kBias) {
+      changed += RefreshBias(tensor, initializers) ? 1 : 0;
+      continue;
+    }
     if (tensor.data_name.empty() || tensor.params.size() != 1 ||
         IsReducedFloat(tensor.params[0].type)) {
       continue;

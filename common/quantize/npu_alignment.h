@@ -28,7 +28,8 @@ class AlignForNpu : public QuantizePass {
 };
 
 // Computes the integers of weights and biases again whose scale alignment has moved, so that they
-// fit the new scale. Quark leaves them, which multiplies the weight by a power of two.
+// fit the new scale, and scale and integers of an int32 bias whose input or weight has moved. Quark
+// leaves them, which multiplies the weight by a power of two.
 class RequantizeMoved : public QuantizePass {
  public:
   std::string_view name() const override { return "requantize moved weights"; }

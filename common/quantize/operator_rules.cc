@@ -27,7 +27,13 @@ void PlaceAll(const onnx::NodeProto& node, Placer& placer) {
 void PlaceConv(const onnx::NodeProto& node, Placer& placer) {
   placer.Mark(node.input(0));
   MarkOutputs(node, placer);
-  placer.MarkWeight(node.input(1), node.op_type() == "Conv" ? 0 : 1);
+  // The output channels of a grouped ConvTranspose do not lie along one axis of its weight.
+  const bool grouped = node.op_type() == "ConvTranspose" && AttributeInt(node, "group", 1) > 1;
+  if (grouped && !placer.settings().quark) {
+    placer.Mark(node.input(1));
+  } else {
+    placer.MarkWeight(node.input(1), node.op_type() == "Conv" ? 0 : 1);
+  }
   if (node.input_size() == 3) placer.MarkBias(node, node.input(2), 1);
 }
 
@@ -40,8 +46,21 @@ void PlaceGemm(const onnx::NodeProto& node, Placer& placer) {
   if (FindAttribute(node, "beta") != nullptr) placer.NoteBetaInBias(node);
 }
 
+// The columns are the channels; Quark takes axis 1 whatever the rank.
 void PlaceMatMul(const onnx::NodeProto& node, Placer& placer) {
-  for (const auto& input : node.input()) placer.MarkWeight(input, 1);
+  if (placer.settings().constant_matmul_only && !placer.index().IsInitializer(node.input(1))) {
+    placer.Refuse(node, "MatMul of two activations");
+    return;
+  }
+  const int axis = placer.settings().quark ? 1 : -1;
+  for (const auto& input : node.input()) {
+    const onnx::TensorProto* constant = placer.index().Initializer(input);
+    if (constant != nullptr && constant->dims_size() > 1) {
+      placer.MarkWeight(input, axis);
+    } else {
+      placer.Mark(input);
+    }
+  }
   MarkOutputs(node, placer);
 }
 

@@ -45,6 +45,7 @@ class Placer {
   PlannedTensor* Slot(std::string_view tensor);
   void MarkPerChannel(std::string_view tensor, int axis);
   int ChannelAxis(std::string_view tensor, int axis) const;
+  std::string ReasonOfExclusion(const onnx::NodeProto& node) const;
   void DropAbsorbed();
 
   const graph::GraphIndex& index_;

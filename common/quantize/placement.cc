@@ -115,6 +115,14 @@ void Placer::Refuse(const onnx::NodeProto& node, std::string reason) {
   placement_.unquantized.push_back({&node, std::move(reason)});
 }
 
+std::string Placer::ReasonOfExclusion(const onnx::NodeProto& node) const {
+  if (const auto it = targets_.reasons.find(node.name()); it != targets_.reasons.end()) {
+    return it->second;
+  }
+  return targets_.excluded.contains(node.name()) ? "excluded by the configuration"
+                                                 : "operator type is not quantized";
+}
+
 Placement Placer::Run() && {
   for (const auto& node : index_.graph().node()) {
     if (!settings_.no_output_nodes.contains(node.name())) continue;
@@ -122,8 +130,7 @@ Placement Placer::Run() && {
   }
   for (const auto& node : index_.graph().node()) {
     if (!IsSelected(node, settings_, targets_)) {
-      Refuse(node, targets_.excluded.contains(node.name()) ? "excluded by the configuration"
-                                                           : "operator type is not quantized");
+      Refuse(node, ReasonOfExclusion(node));
       continue;
     }
     const size_t refused = placement_.unquantized.size();
@@ -157,6 +164,7 @@ Placement PlaceQuantization(const graph::GraphIndex& index, const Settings& sett
 bool IsSelected(const onnx::NodeProto& node, const Settings& settings, const Targets& targets) {
   return settings.op_types.contains(node.op_type()) && node.op_type() != "QuantizeLinear" &&
          node.op_type() != "DequantizeLinear" &&
+         (settings.only_nodes.empty() || settings.only_nodes.contains(node.name())) &&
          (node.name().empty() || !targets.excluded.contains(node.name()));
 }
 

@@ -105,11 +105,13 @@ class Inserter {
   absl::Status InsertWeight(const PlannedTensor& planned) {
     const onnx::TensorProto* initializer = context_.index.Initializer(planned.name);
     GQ_ASSIGN_OR_RETURN(TensorView view, context_.float_model.Data(*initializer));
-    const bool bf16 = StoredType(planned.name) == onnx::TensorProto::BFLOAT16;
-    if (bf16 && (!context_.settings.quark ||
-                 context_.settings.weight_type == onnx::TensorProto::BFLOAT16)) {
-      view = Clamped(view, planned.name);
-    }
+    const ElementType type = StoredType(planned.name);
+    // Quark does so only where all weights are bfloat16.
+    const bool clamps = context_.settings.quark
+                            ? context_.settings.weight_type == onnx::TensorProto::BFLOAT16 &&
+                                  type == onnx::TensorProto::BFLOAT16
+                            : IsReducedFloat(type);
+    if (clamps) view = Clamped(view, planned.name, type);
     const auto values = view.As<float>();
 
     QuantizedTensor tensor;
@@ -144,9 +146,9 @@ class Inserter {
     return override == nullptr ? context_.settings.weight_type : override->type;
   }
 
-  // The weight within the finite range of bfloat16; the float initializer, where it stays, too.
-  TensorView Clamped(const TensorView& view, const std::string& name) {
-    const auto clamped = TensorView::Of<float>(view.dims(), ClampToBFloat16(view.As<float>()));
+  // The weight within the finite range of its type; the float initializer, where it stays, too.
+  TensorView Clamped(const TensorView& view, const std::string& name, ElementType type) {
+    const auto clamped = TensorView::Of<float>(view.dims(), ClampToFinite(view.As<float>(), type));
     for (auto& initializer : *graph_->mutable_initializer()) {
       if (initializer.name() == name) context_.model.SetData(clamped, &initializer);
     }
@@ -218,6 +220,7 @@ class Inserter {
     if (producer == producers_.end()) return tensor.name;
     std::string source = context_.names.Unique(QuantizeInputName(tensor.name));
     *graph_->mutable_node(producer->second.node)->mutable_output(producer->second.output) = source;
+    context_.renamed[source] = tensor.name;
     const std::string middle = context_.names.Unique(QuantizeOutputName(tensor.name));
     AddQuantize(QuantizeNodeName(tensor.name), source, middle, tensor);
     AddDequantize(DequantizeNodeName(tensor.name), middle, tensor.name, tensor);
@@ -284,6 +287,9 @@ class Inserter {
     tensor.tensor_class = TensorClass::kBias;
     tensor.axis = bias.scales.size() > 1 ? 0 : -1;
     tensor.values = view;
+    tensor.input_scale_name = input->scale_name;
+    tensor.weight_scale_name = weight->scale_name;
+    tensor.beta = planned.beta;
     for (const float scale : bias.scales) {
       tensor.params.push_back({.scale = scale, .type = onnx::TensorProto::INT32});
     }

@@ -2,21 +2,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/calibrate/calibrate.h"
 #include "common/quantize/context.h"
+#include "common/quantize/cramped_joins.h"
+#include "common/quantize/dynamic_quantization.h"
 #include "common/quantize/emit.h"
 #include "common/quantize/pass.h"
 #include "common/quantize/placement.h"
 #include "common/quantize/qdq_insertion.h"
+#include "common/quantize/quark_json.h"
 #include "common/quantize/report.h"
+#include "common/quantize/sanity.h"
 #include "common/quantize/settings.h"
 #include "common/quantize/targets.h"
 
 namespace gq::quantize {
 namespace {
+
+using ContextPtr = std::unique_ptr<QuantizeContext>;
 
 std::vector<std::string> OperatorTypes(const onnx::GraphProto& graph) {
   std::vector<std::string> types;
@@ -56,32 +63,68 @@ std::vector<calibrate::TensorRequest> RequiredObservations(const QuantizeContext
   return requests;
 }
 
-absl::StatusOr<calibrate::CalibrationTable> Observe(QuantizeContext& context,
-                                                    runtime::DataSet& data,
-                                                    const QuantizeInputs& inputs) {
-  const auto requests = RequiredObservations(context);
-  const calibrate::MethodSpec& method = context.settings.calibration;
-  const bool complete = inputs.table != nullptr &&
-                        std::all_of(requests.begin(), requests.end(), [&](const auto& request) {
-                          return inputs.table->RangeOf(request.name, method).has_value();
-                        });
-  if (complete) return *inputs.table;
-  calibrate::CalibrateOptions options;
-  options.quark_compatible = context.settings.quark;
-  options.want_digest = true;
-  return calibrate::Calibrate(context.float_model, requests, std::span(&method, 1), data, options,
-                              context.reporter);
-}
-
+// Takes over what `table` knows.
 void TakeRanges(const calibrate::CalibrationTable& table, QuantizeContext& context) {
   for (const auto& [name, calibration] : table.tensors) {
+    context.extremes[name] = {calibration.min, calibration.max};
     if (const auto range = table.RangeOf(name, context.settings.calibration)) {
       context.observed[name] = {range->min, range->max};
     }
   }
-  for (const auto& [name, reason] : table.left_out) {
-    context.Warn(base::StrCat("Tensor '", name, "' was not observed: ", reason));
+}
+
+// Calibrates for what is needed and not in `table` yet.
+absl::Status Observe(QuantizeContext& context, runtime::DataSet& data,
+                     calibrate::CalibrationTable* table) {
+  const calibrate::MethodSpec& method = context.settings.calibration;
+  std::vector<calibrate::TensorRequest> requests = RequiredObservations(context);
+  std::erase_if(requests, [&](const auto& request) {
+    return table->RangeOf(request.name, method).has_value();
+  });
+  if (!requests.empty()) {
+    calibrate::CalibrateOptions options;
+    options.quark_compatible = context.settings.quark;
+    options.want_digest = table->data_digest.empty();
+    GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable found,
+                        calibrate::Calibrate(context.float_model, requests, std::span(&method, 1),
+                                             data, options, context.reporter));
+    for (const auto& [name, reason] : found.left_out) {
+      context.Warn(base::StrCat("Tensor '", name, "' was not observed: ", reason));
+    }
+    if (table->MethodIndex(method) == 0 && table->methods.size() == 1) {
+      table->tensors.merge(found.tensors);
+    } else {
+      *table = std::move(found);
+    }
   }
+  TakeRanges(*table, context);
+  return absl::OkStatus();
+}
+
+// Leaves joins in float that one scale would spoil; the context starts anew then.
+absl::Status KeepCrampedJoinsFloat(ContextPtr& context, runtime::DataSet& data,
+                                   calibrate::CalibrationTable* table) {
+  if (context->settings.quark) return absl::OkStatus();
+  const std::vector<CrampedJoin> joins = FindCrampedJoins(*context);
+  if (joins.empty()) return absl::OkStatus();
+  Targets targets = context->targets;
+  for (const auto& join : joins) {
+    std::string reason = base::StrCat("stays float: one scale over the inputs of '", join.node,
+                                      "' would leave '", join.input, "' fewer than 4 bits");
+    context->Warn(base::StrCat("'", join.node, "' and the ", join.kept_float.size() - 1,
+                               " nodes behind it: ", reason));
+    for (const auto& node : join.kept_float) {
+      targets.excluded.insert(node);
+      targets.reasons.try_emplace(node, reason);
+    }
+  }
+  auto fresh =
+      std::make_unique<QuantizeContext>(context->float_model, context->config, context->settings,
+                                        std::move(targets), context->reporter);
+  fresh->warnings = std::move(context->warnings);
+  context = std::move(fresh);
+  context->placement = PlaceQuantization(context->index, context->settings, context->targets);
+  return Observe(*context, data, table);
 }
 
 class Stopwatch {
@@ -97,6 +140,21 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Static ranges: Q/DQ nodes where the placement says so, then the passes.
+absl::Status QuantizeStatically(ContextPtr& context, runtime::DataSet& data,
+                                calibrate::CalibrationTable* table, PhaseSeconds* seconds,
+                                Stopwatch& watch) {
+  context->placement = PlaceQuantization(context->index, context->settings, context->targets);
+  (*seconds)["placement"] = watch.Lap();
+  if (context->settings.needs_calibration && !context->placement.tensors.empty()) {
+    GQ_RETURN_IF_ERROR(Observe(*context, data, table));
+    GQ_RETURN_IF_ERROR(KeepCrampedJoinsFloat(context, data, table));
+  }
+  (*seconds)["calibration"] = watch.Lap();
+  GQ_RETURN_IF_ERROR(InsertQdq(*context));
+  return RunPasses(*context);
+}
+
 }  // namespace
 
 absl::StatusOr<QuantizeResult> Quantize(const graph::Model& float_model,
@@ -111,33 +169,35 @@ absl::StatusOr<QuantizeResult> Quantize(const graph::Model& float_model,
   GQ_ASSIGN_OR_RETURN(Targets targets, ResolveTargets(config, index, inputs.origin));
   GQ_ASSIGN_OR_RETURN(Settings settings, Resolve(config, targets.has_overrides,
                                                  OperatorTypes(users_graph), float_model.Opset()));
-  QuantizeContext context(float_model, config, std::move(settings), std::move(targets), reporter);
-  for (const auto& warning : context.targets.warnings) context.Warn(warning);
-  for (const auto& note : context.settings.notes) context.Warn(note);
-
-  context.placement = PlaceQuantization(context.index, context.settings, context.targets);
-  seconds["placement"] = watch.Lap();
+  ContextPtr context = std::make_unique<QuantizeContext>(float_model, config, std::move(settings),
+                                                         std::move(targets), reporter);
+  for (const auto& warning : context->targets.warnings) context->Warn(warning);
+  for (const auto& note : context->settings.notes) context->Warn(note);
 
   calibrate::CalibrationTable table;
-  if (context.settings.needs_calibration && !context.placement.tensors.empty()) {
-    GQ_ASSIGN_OR_RETURN(table, Observe(context, data, inputs));
-    TakeRanges(table, context);
+  if (inputs.table != nullptr) table = *inputs.table;
+  if (config.dynamic == DynamicForm::kNone) {
+    GQ_RETURN_IF_ERROR(QuantizeStatically(context, data, &table, &seconds, watch));
+  } else {
+    GQ_RETURN_IF_ERROR(QuantizeDynamically(*context));
   }
-  seconds["calibration"] = watch.Lap();
-
-  GQ_RETURN_IF_ERROR(InsertQdq(context));
-  GQ_RETURN_IF_ERROR(RunPasses(context));
   seconds["quantization"] = watch.Lap();
   if (reporter.Cancelled()) {
     return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
   }
 
-  GQ_RETURN_IF_ERROR(FinishModel(context));
+  GQ_RETURN_IF_ERROR(FinishModel(*context));
   seconds["emit"] = watch.Lap();
+  nlohmann::json sanity;
+  if (!context->settings.quark) {
+    GQ_ASSIGN_OR_RETURN(sanity, CheckSanity(context->model, data));
+    seconds["sanity"] = watch.Lap();
+  }
 
   QuantizeResult result;
-  result.report = MakeReport(context, table, seconds);
-  result.model = std::move(context.model);
+  result.report = MakeReport(*context, table, seconds);
+  result.report["sanity"] = std::move(sanity);
+  result.model = std::move(context->model);
   result.table = std::move(table);
   return result;
 }

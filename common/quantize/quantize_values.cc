@@ -138,13 +138,14 @@ ValueRange RangeOfValues(std::span<const float> values) {
   return range;
 }
 
-std::vector<float> ClampToBFloat16(std::span<const float> values) {
-  constexpr float kSmallest = 1.17549435e-38f;
-  constexpr float kLargest = 3.38953139e38f;
+std::vector<float> ClampToFinite(std::span<const float> values, ElementType type) {
+  const bool half = type == TensorProto::FLOAT16;
+  const float smallest = half ? 0.0f : 1.17549435e-38f;
+  const float largest = half ? 65504.0f : 3.38953139e38f;
   std::vector<float> result(values.begin(), values.end());
   for (float& value : result) {
     if (value == 0 || std::isnan(value)) continue;
-    value = std::copysign(std::clamp(std::fabs(value), kSmallest, kLargest), value);
+    value = std::copysign(std::clamp(std::fabs(value), smallest, largest), value);
   }
   return result;
 }

@@ -35,8 +35,8 @@ std::vector<float> ChannelValues(std::span<const float> values, std::span<const 
 // Smallest and largest value; {0, 0} for none. NaN is passed over.
 ValueRange RangeOfValues(std::span<const float> values);
 
-// Largest finite magnitude of bfloat16 and the smallest normal one: weights that are stored as
-// bfloat16 are held between them (zeros stay zero), so that rounding never makes an infinity.
-std::vector<float> ClampToBFloat16(std::span<const float> values);
+// Holds magnitudes between the smallest normal and the largest finite value of bfloat16 (zeros stay
+// zero), or below the largest of float16, so that rounding never makes an infinity.
+std::vector<float> ClampToFinite(std::span<const float> values, ElementType type);
 
 }  // namespace gq::quantize

@@ -12,7 +12,7 @@ namespace gq::quantize {
 
 using PhaseSeconds = std::map<std::string, double>;
 
-nlohmann::json MakeReport(const QuantizeContext& context, const calibrate::CalibrationTable& table,
+nlohmann::json MakeReport(QuantizeContext& context, const calibrate::CalibrationTable& table,
                           const PhaseSeconds& seconds);
 
 }  // namespace gq::quantize

@@ -210,8 +210,11 @@ absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_override
   const bool wants_npu =
       options.enable_npu_cnn.value_or(config.activation.scale_type == ScaleType::kPowerOfTwo &&
                                       config.weight.scale_type == ScaleType::kPowerOfTwo);
-  const bool wide_types = config.force_extended || !IsEightBit(config.activation.type) ||
-                          !IsEightBit(config.weight.type);
+  // Quark needs the extended path for 16-bit integers too; plain Q/DQ can hold them.
+  const bool wide_types =
+      config.force_extended || IsReducedFloat(config.activation.type) ||
+      IsReducedFloat(config.weight.type) ||
+      (settings.quark && (!IsEightBit(config.activation.type) || !IsEightBit(config.weight.type)));
   if (wide_types || has_overrides) {
     settings.path = Path::kExtended;
   } else if (wants_npu && by_position) {
@@ -237,6 +240,10 @@ absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_override
   AddOpTypes(config, wants_npu || wide_types, op_types, &settings);
   settings.force_quantize_no_input_check = options.force_quantize_no_input_check.value_or(false);
   settings.weights_only = options.weights_only.value_or(false);
+  settings.constant_matmul_only = options.mat_mul_const_b_only.value_or(false);
+  for (const auto& node : options.nodes_to_quantize.value_or(std::vector<std::string>())) {
+    settings.only_nodes.insert(node);
+  }
   settings.quantize_bias = options.quantize_bias.value_or(true);
   settings.int16_bias = options.int16_bias.value_or(false);
   settings.int32_bias =

@@ -76,6 +76,8 @@ struct Settings {
   absl::flat_hash_set<std::string> no_output_nodes;
   bool force_quantize_no_input_check = false;
   bool weights_only = false;
+  bool constant_matmul_only = false;            // MatMul of two activations stays float
+  absl::flat_hash_set<std::string> only_nodes;  // when not empty, no other node is quantized
   bool quantize_bias = true;
   bool int32_bias = false;
   bool int16_bias = false;

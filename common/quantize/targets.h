@@ -17,6 +17,7 @@ struct ModelOrigin;
 
 struct Targets {
   absl::flat_hash_set<std::string> excluded;        // names of nodes of the model at hand
+  std::map<std::string, std::string> reasons;       // why, where it was not the configuration
   std::map<std::string, TensorOverride> overrides;  // by tensor of the model at hand
   absl::flat_hash_set<std::string> mixed_nodes;     // nodes named by overrides
   bool has_overrides = false;  // something was overridden, even if it is gone from the model
