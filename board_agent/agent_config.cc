@@ -167,6 +167,7 @@ absl::Status CompleteConfig(AgentConfig& config) {
   if (config.sim_boards) {
     config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, ""});
     config.boards.push_back({"ethos-u-sim", "ethos-u-sim", "sim", {}, ""});
+    config.boards.push_back({"xnnpack-cpu", "xnnpack-cpu", "onnxruntime", {}, ""});
   }
   if (config.boards.empty()) {
     return MakeError(Reason::kInvalidFlag, "the agent has no board",

@@ -21,7 +21,8 @@ struct AgentConfig {
   double health_interval = 600;  // seconds between health checks
   double memory_gib = 0;         // address space of a step; 0: no limit
   std::string backend = "sim";   // of boards that name none
-  bool sim_boards = false;  // the simulated boards of a fresh server; also with no board at all
+  // The boards of a fresh server: ve2-sim, ethos-u-sim, xnnpack-cpu. Also when no board is named.
+  bool sim_boards = false;
   std::vector<BoardSpec> boards;
 };
 

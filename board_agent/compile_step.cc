@@ -69,6 +69,7 @@ class CompileStep {
     GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
     if (!HasCompiler()) return LeaveOut();
     model_ = context_.files.artifact(kQuantizedModel).value_or(context_.files.model());
+    if (!probe_.vaiml) return CompilePlain();
     GQ_RETURN_IF_ERROR(Analyze());
     GQ_ASSIGN_OR_RETURN(const CompilerOptions options, ChooseOptions());
     GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output("compile/x"));
@@ -94,6 +95,32 @@ class CompileStep {
                                      {"device", board_.device},
                                      {"skipped", result.skip_reason()},
                                      {"warnings", nlohmann::ordered_json::array()}};
+    result.set_report_json(report.dump());
+    return result;
+  }
+
+  // A backend that takes the model as it is: no partitions, no options.
+  absl::StatusOr<gq::v1::StepResult> CompilePlain() {
+    for (const std::string& option : spec_.compiler_option()) {
+      return MakeError(
+          Reason::kInvalidFlag,
+          StrCat("compiler option '", option, "': backend ", backend_.name(), " has none"),
+          "Leave --compiler-option out for this device.");
+    }
+    GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output("compile/x"));
+    GQ_ASSIGN_OR_RETURN(
+        const CompileRun run,
+        backend_.Compile(
+            CompileRequest{board_, model_, KeyOf(spec_), cache.parent_path(), classification_, {}},
+            context_.reporter));
+    nlohmann::ordered_json report = {
+        {"simulated", probe_.simulated}, {"backend", backend_.name()}, {"device", board_.device}};
+    report["facts"] = nlohmann::ordered_json::parse(run.facts_json);
+    report["warnings"] = nlohmann::ordered_json::array();
+    report["seconds"] = nlohmann::ordered_json::object();
+    for (const auto& [phase, seconds] : run.seconds) report["seconds"][phase] = seconds;
+    gq::v1::StepResult result;
+    result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
     result.set_report_json(report.dump());
     return result;
   }
@@ -197,8 +224,9 @@ class CompileStep {
   }
 
   void LogReport(const PartitionReport& report) {
-    std::string text = StrCat(report.npu_partitions, " partitions on the NPU, ",
-                              report.cpu_partitions, " on the CPU");
+    std::string text =
+        StrCat(report.npu_partitions, report.npu_partitions == 1 ? " partition" : " partitions",
+               " on the NPU, ", report.cpu_partitions, " on the CPU");
     if (report.operators && report.operators_offloaded && report.operators_percent) {
       text += absl::StrFormat("; %d of %d operators (%.3f %%)", *report.operators_offloaded,
                               *report.operators, *report.operators_percent);

@@ -55,11 +55,11 @@ void AddFlags(CLI::App& serve, Flags& flags) {
   serve.add_option("--memory", c.memory_gib, "GiB of address space of a step, 0: no limit [0]")
       ->envname("GQ_AGENT_MEMORY")
       ->check(CLI::NonNegativeNumber);
-  serve.add_option("--backend", c.backend, "Backend of the boards: sim [sim]")
+  serve.add_option("--backend", c.backend, "Backend of the boards: onnxruntime or sim [sim]")
       ->envname("GQ_AGENT_BACKEND");
   serve
       .add_flag("--sim-boards", c.sim_boards,
-                "Add the simulated boards of a fresh server; also done when no board is named")
+                "Add the boards of a fresh server; also done when no board is named")
       ->envname("GQ_AGENT_SIM_BOARDS");
   serve.add_option("--board", flags.boards, "Name of a board; may be repeated")
       ->allow_extra_args(false);

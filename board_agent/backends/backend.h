@@ -32,6 +32,8 @@ struct Probe {
   std::vector<std::string> schemes;       // legal on the device
   std::string facts_json = "{}";          // columns, clock, versions
   std::vector<std::string> absent;        // what is missing, and why
+  // A compile leaves the files of the VAIML compiler, which are then analysed.
+  bool vaiml = false;
 };
 
 struct CompileRequest {
@@ -43,9 +45,10 @@ struct CompileRequest {
   compile::CompilerOptions options;
 };
 
-// The tool has run. Whether it succeeded is for compile::CheckCompiled to say.
+// The tool has run. With VAIML files, whether it succeeded is for compile::CheckCompiled to say.
 struct CompileRun {
   std::vector<std::pair<std::string, double>> seconds;  // by phase
+  std::string facts_json = "{}";                        // for the report: versions and the like
 };
 
 // Implementations are stateless but for their configuration, and thread-safe. Long work asks

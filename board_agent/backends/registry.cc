@@ -1,4 +1,5 @@
 #include "board_agent/backends/backend.h"
+#include "board_agent/backends/onnxruntime_backend.h"
 #include "board_agent/backends/sim/sim_backend.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -7,8 +8,9 @@ namespace gq::agent {
 namespace {
 
 std::vector<const Backend*> AllBackends() {
+  static const OnnxRuntimeBackend onnxruntime;
   static const SimBackend sim;
-  return {&sim};
+  return {&onnxruntime, &sim};
 }
 
 }  // namespace

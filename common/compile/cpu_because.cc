@@ -92,6 +92,10 @@ struct Advice {
 };
 
 constexpr std::array kAdvice = {
+    Advice{
+        "at the edge",
+        "Usually accepted; --edge-quant moves it into the runtime, which changes the type of the "
+        "model's inputs or outputs."},
     Advice{"user requested",
            "Nothing: the configuration asks for it. Take the layer off the list to offload it."},
     Advice{"tosa.cast",

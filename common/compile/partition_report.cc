@@ -19,14 +19,17 @@ void AddUnique(std::vector<std::string>& list, const std::string& text) {
 // Reasons with equal messages are one entry.
 class ReasonCollector {
  public:
-  void Add(const std::string& op, const std::string& layer, const std::string& message) {
+  // The MLIR names operators `onnx.Conv`, the list of unsupported ones `Conv`.
+  void Add(std::string_view op, const std::string& layer, const std::string& message) {
+    constexpr std::string_view kPrefix = "onnx.";
+    if (op.starts_with(kPrefix)) op.remove_prefix(kPrefix.size());
     auto it = std::find_if(reasons_.begin(), reasons_.end(),
                            [&](const CpuReason& r) { return r.message == message; });
     if (it == reasons_.end()) {
       it = reasons_.insert(
           it, CpuReason{ClassifyCpuBecause(message), {}, {}, message, RemedyFor(message)});
     }
-    AddUnique(it->operators, op);
+    AddUnique(it->operators, std::string(op));
     AddUnique(it->layers, layer);
   }
   std::vector<CpuReason> Take() {

@@ -109,8 +109,6 @@ void CloseAbove(int last) {
 
 [[noreturn]] void RunChild(const Prepared& p) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != p.parent) ::_exit(kExecFailed);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -130,6 +128,9 @@ void CloseAbove(int last) {
   SetLimit(RLIMIT_NOFILE, p.limits->open_files);
   if (p.limits->no_network) DropNetwork();
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  // After the change of namespaces, which takes it back.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != p.parent) ::_exit(kExecFailed);
 
   if (::chdir(p.work_dir) == 0) ::execve(p.arguments[0], p.arguments, p.environment);
   const int error = errno;

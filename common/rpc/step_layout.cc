@@ -48,6 +48,11 @@ absl::Status AddModel(std::string_view what, const gq::v1::ModelRef& model, cons
   return absl::OkStatus();
 }
 
+bool RunsModels(gq::v1::StepKind kind) {
+  return kind != gq::v1::STEP_KIND_COMPILE && kind != gq::v1::STEP_KIND_ANALYZE &&
+         kind != gq::v1::STEP_KIND_DEQUANTIZE;
+}
+
 }  // namespace
 
 bool IsSafeRelativePath(std::string_view path) {
@@ -64,7 +69,12 @@ bool IsSafeRelativePath(std::string_view path) {
 absl::StatusOr<std::vector<StepInput>> StepInputs(const gq::v1::Lease& lease) {
   const gq::v1::JobSpec& spec = lease.spec();
   std::vector<StepInput> inputs;
+  for (const gq::v1::Artifact& artifact : lease.inputs()) {
+    if (!IsSafeRelativePath(artifact.path())) return BadName("earlier result", artifact.path());
+    inputs.push_back({fs::path("in/artifacts") / artifact.path(), artifact.digest()});
+  }
   if (spec.has_model()) GQ_RETURN_IF_ERROR(AddModel("model", spec.model(), "in/model", inputs));
+  if (!RunsModels(lease.kind())) return inputs;
   if (spec.has_reference()) {
     GQ_RETURN_IF_ERROR(AddModel("reference model", spec.reference(), "in/reference", inputs));
   }
@@ -81,10 +91,6 @@ absl::StatusOr<std::vector<StepInput>> StepInputs(const gq::v1::Lease& lease) {
   if (spec.has_labels()) {
     GQ_RETURN_IF_ERROR(
         AddFile("labels", spec.labels(), fs::path("in/labels") / spec.labels().name(), inputs));
-  }
-  for (const gq::v1::Artifact& artifact : lease.inputs()) {
-    if (!IsSafeRelativePath(artifact.path())) return BadName("earlier result", artifact.path());
-    inputs.push_back({fs::path("in/artifacts") / artifact.path(), artifact.digest()});
   }
   return inputs;
 }

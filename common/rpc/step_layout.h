@@ -29,8 +29,9 @@ struct StepInput {
   gq::v1::Digest digest;
 };
 
-// Every input of a lease. Fails with kDataInvalid when a name is not a plain file name or a path
-// leaves its folder.
+// Every input of a lease: results of earlier steps, the model, and for steps that run models also
+// the reference, data and labels. Fails with kDataInvalid when a name is not a plain file name or a
+// path leaves its folder.
 absl::StatusOr<std::vector<StepInput>> StepInputs(const gq::v1::Lease& lease);
 
 // True for a path that stays in its folder: relative, no empty, `.` or `..` part, no control

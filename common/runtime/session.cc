@@ -88,6 +88,9 @@ absl::Status Session::State::Start(const SessionOptions& options) {
   if (!options.arena) {
     GQ_RETURN_IF_ERROR(check(api.DisableCpuMemArena(made)));
   }
+  if (!options.optimized_model.empty()) {
+    GQ_RETURN_IF_ERROR(check(api.SetOptimizedModelFilePath(made, options.optimized_model.c_str())));
+  }
   const auto entry = [&](const char* key, const char* value) {
     return check(api.AddSessionConfigEntry(made, key, value));
   };

@@ -28,6 +28,8 @@ struct SessionOptions {
   bool arena = true;
   // Lets idle pool threads spin; off for sessions that share cores.
   bool spinning = true;
+  // Where ONNX Runtime writes the graph that it optimized; empty for nowhere.
+  std::filesystem::path optimized_model;
   // Further session configuration entries (onnxruntime_session_options_config_keys.h).
   std::vector<std::pair<std::string, std::string>> config;
   // Custom operators; not owned, must outlive the session.

@@ -63,8 +63,9 @@ TEST_F(AgentConfigTest, AServerAndABoardAreNeeded) {
   EXPECT_EQ(base::GetReason(CompleteConfig(config_)), Reason::kInvalidFlag);
   config_.backend = "sim";
   ASSERT_TRUE(CompleteConfig(config_).ok());
-  ASSERT_EQ(config_.boards.size(), 2U);
+  ASSERT_EQ(config_.boards.size(), 3U);
   EXPECT_EQ(config_.boards[0].name, "ve2-sim");
+  EXPECT_EQ(config_.boards[2].backend, "onnxruntime");
 }
 
 TEST_F(AgentConfigTest, BoardsSurviveTheWayIntoAStep) {

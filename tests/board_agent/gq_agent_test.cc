@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "board_agent/backends/sim/sim_model.h"
+#include "board_agent/backends/probe_model.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/graph/model.h"
@@ -128,8 +128,8 @@ TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
   Start();
   ASSERT_TRUE(server_.agents.WaitForResult("a"));
   const gq::v1::SynchronizeRequest request = server_.agents.last_request();
-  EXPECT_THAT(request.capabilities(), ElementsAre("compile:sim"));
-  ASSERT_EQ(request.boards_size(), 2);
+  EXPECT_THAT(request.capabilities(), ElementsAre("compile:onnxruntime", "compile:sim"));
+  ASSERT_EQ(request.boards_size(), 3);
   const gq::v1::BoardReport& board = request.boards(0);
   EXPECT_EQ(board.name(), "ve2-sim");
   EXPECT_EQ(board.device(), "ve2-sim");
@@ -148,6 +148,24 @@ TEST_F(GqAgentTest, ADeviceWithoutACompilerLeavesTheStepOut) {
   const State state = server_.agents.Get("a");
   EXPECT_THAT(state.results[0].skip_reason(), HasSubstr("no compiler for ethos-u-sim"));
   EXPECT_THAT(state.log, HasSubstr("DONE Workflow Compile not run: "));
+}
+
+TEST_F(GqAgentTest, OnACpuBoardOnnxRuntimeOptimizesTheModel) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.set_board("xnnpack-cpu");
+  server_.agents.Add(lease);
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  const gq::v1::StepResult result = state.results[0];
+  ASSERT_EQ(result.state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
+      << result.failure().message() << state.log;
+  const auto report = nlohmann::json::parse(result.report_json());
+  EXPECT_EQ(report["simulated"], false);
+  EXPECT_EQ(report["backend"], "onnxruntime");
+  EXPECT_TRUE(report["facts"].contains("onnxruntime_version"));
+  ASSERT_EQ(result.artifacts_size(), 1);
+  EXPECT_EQ(result.artifacts(0).path(), "compile/probe/probe_optimized.onnx");
 }
 
 TEST_F(GqAgentTest, ABadCompilerOptionFailsTheStepForTheUser) {

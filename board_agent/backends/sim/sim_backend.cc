@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "board_agent/backends/probe_model.h"
 #include "board_agent/backends/sim/sim_fault.h"
 #include "board_agent/backends/sim/sim_files.h"
-#include "board_agent/backends/sim/sim_model.h"
 #include "board_agent/backends/sim/sim_partition.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
@@ -19,6 +19,7 @@
 #include "common/compile/device.h"
 #include "common/compile/partition_report.h"
 #include "common/graph/analysis.h"
+#include "common/graph/shape_inference.h"
 #include "common/rpc/steady_time.h"
 
 namespace gq::agent {
@@ -85,6 +86,12 @@ std::string FactsJson(const compile::DeviceInfo& device) {
   return facts.dump();
 }
 
+absl::StatusOr<graph::Model> LoadWithShapes(const fs::path& path) {
+  GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path));
+  GQ_RETURN_IF_ERROR(graph::InferShapes(graph::InferenceMode::kLenient, &model));
+  return model;
+}
+
 bool IsEthos(std::string_view device) { return device.starts_with(kEthos); }
 
 }  // namespace
@@ -108,6 +115,7 @@ absl::StatusOr<Probe> SimBackend::ProbeBoard(const BoardSpec& board) const {
         StrCat("board ", board.name, ": the simulator has no device '", board.device, "'"),
         "Devices: ve2-sim, ve2-xc2ve3858, ve2-xc2ve3558, ve2-xc2ve3358, ethos-u-*.");
   }
+  probe.vaiml = true;
   probe.schemes = {"vint8", "bf16", "fp16", "vint8+bf16", "vint8+fp16", "xint8"};
   probe.facts_json = FactsJson(*device);
   return probe;
@@ -118,7 +126,7 @@ absl::StatusOr<CompileRun> SimBackend::Compile(const CompileRequest& request,
   GQ_ASSIGN_OR_RETURN(const SimFault fault, ParseSimFault(request.board.fault));
   GQ_RETURN_IF_ERROR(Misbehave(fault, request.cache, reporter));
   const absl::Duration start = rpc::SteadyNow();
-  GQ_ASSIGN_OR_RETURN(const graph::Model model, LoadForSim(request.model));
+  GQ_ASSIGN_OR_RETURN(const graph::Model model, LoadWithShapes(request.model));
   const absl::Duration loaded = rpc::SteadyNow();
   if (reporter.Cancelled()) return Cancelled();
   const SimPartitioning partitioning =

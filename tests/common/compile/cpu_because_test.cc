@@ -56,6 +56,7 @@ TEST(CpuBecauseTest, KnownMessagesHaveTheirRemedy) {
   EXPECT_THAT(RemedyFor("[FE] onnx.DequantizeLinear standalone"), HasSubstr("power-of-two"));
   EXPECT_THAT(RemedyFor("YAML constraint config.dtype float32"), HasSubstr("conversion"));
   EXPECT_THAT(RemedyFor("onnx.Transpose at edge"), HasSubstr("transpose"));
+  EXPECT_THAT(RemedyFor("standalone at the edge of the graph"), HasSubstr("--edge-quant"));
   EXPECT_FALSE(RemedyFor("something new").empty());
 }
 

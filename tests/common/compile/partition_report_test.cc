@@ -62,7 +62,8 @@ TEST_F(PartitionReportTest, ReportsWhatTheToolSays) {
             {"op_type":"DequantizeLinear","name":"dq","Message":"[FE] standalone"}])");
   Write("m/x.mlir",
         "a attributes {Reason = \"CpuBecause\", Op = \"onnx.TopK\", LayerName = \"t\", "
-        "Message = \"new\"} {}");
+        "Message = \"new\"} {} attributes {Reason = \"CpuBecause\", Op = \"onnx.QuantizeLinear\", "
+        "LayerName = \"q\", Message = \"[FE] standalone\"} {}");
   const CompileOutput output = Read();
   EXPECT_TRUE(CheckCompiled(output).ok());
   const PartitionReport report = MakePartitionReport(output);

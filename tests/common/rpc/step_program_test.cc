@@ -91,6 +91,29 @@ TEST_F(StepProgramTest, FilesAreWhereTheLayoutSays) {
   EXPECT_EQ(files.reference(), std::nullopt);
 }
 
+TEST(StepLayoutTest, StepsFetchOnlyWhatTheyNeed) {
+  gq::v1::Lease lease;
+  lease.mutable_spec()->mutable_model()->mutable_file()->set_name("m.onnx");
+  lease.mutable_spec()->mutable_model()->add_external_data()->set_name("w/m.data");
+  lease.mutable_spec()->add_calibration_data()->set_name("c.npy");
+  lease.mutable_spec()->add_calibration_data()->set_name("c.npy");
+  lease.mutable_spec()->mutable_labels()->set_name("l.npy");
+  lease.add_inputs()->set_path("model_quantized.onnx");
+  const auto paths = [&](gq::v1::StepKind kind) {
+    lease.set_kind(kind);
+    std::vector<std::string> list;
+    for (const StepInput& input : StepInputs(lease).value()) list.push_back(input.path.string());
+    return list;
+  };
+  EXPECT_THAT(
+      paths(gq::v1::STEP_KIND_COMPILE),
+      ElementsAre("in/artifacts/model_quantized.onnx", "in/model/m.onnx", "in/model/w/m.data"));
+  EXPECT_THAT(
+      paths(gq::v1::STEP_KIND_EVALUATE),
+      ElementsAre("in/artifacts/model_quantized.onnx", "in/model/m.onnx", "in/model/w/m.data",
+                  "in/calibration/0_c.npy", "in/calibration/1_c.npy", "in/labels/l.npy"));
+}
+
 TEST(StepLayoutTest, PathsThatLeaveTheirFolderAreUnsafe) {
   for (const char* path : {"a", "a/b.txt", "iterations/03/x", "...", "a..b"}) {
     EXPECT_TRUE(IsSafeRelativePath(path)) << path;

@@ -1,6 +1,6 @@
-#include "board_agent/backends/sim/sim_model.h"
+#include "board_agent/backends/probe_model.h"
 
-#include <string>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/graph/shape_inference.h"
@@ -26,12 +26,6 @@ onnx::NodeProto* AddNode(const char* op, const char* input, const char* output,
 }
 
 }  // namespace
-
-absl::StatusOr<graph::Model> LoadForSim(const std::filesystem::path& path) {
-  GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path));
-  GQ_RETURN_IF_ERROR(graph::InferShapes(graph::InferenceMode::kLenient, &model));
-  return model;
-}
 
 absl::StatusOr<graph::Model> MakeProbeModel() {
   onnx::ModelProto proto;
