@@ -21,14 +21,6 @@ using base::Reason;
 constexpr std::string_view kComponent = "Calibrate";
 constexpr int kMostThreads = 4;
 
-// Depends on the host alone: ONNX Runtime's results differ in the last bits between numbers of
-// threads.
-int ThreadsOf(const CalibrateOptions& options) {
-  if (options.quark_compatible) return 1;
-  if (options.threads > 0) return options.threads;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
-}
-
 // True when a constant of the model is infinite or so large that a sum may become it, as in masks
 // of attention: infinite activations then come from the model, not from the data.
 bool HasInfiniteConstants(const graph::Model& model) {
@@ -88,7 +80,7 @@ class Calibration {
 
 absl::Status Calibration::Prepare() {
   GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, runtime::OrtLibrary::Get());
-  const int threads = ThreadsOf(options_);
+  const int threads = CalibrationThreads(options_);
   session_.reset();
   observers_ = std::make_unique<ObserverSet>(plan_, PolicyOf(model_, options_),
                                              static_cast<size_t>(threads));
@@ -194,6 +186,14 @@ absl::StatusOr<CalibrationTable> Calibration::Run() {
 }
 
 }  // namespace
+
+// Depends on the host alone where nothing is asked for: ONNX Runtime's results differ in the last
+// bits between numbers of threads.
+int CalibrationThreads(const CalibrateOptions& options) {
+  if (options.quark_compatible) return 1;
+  if (options.threads > 0) return options.threads;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+}
 
 absl::StatusOr<CalibrationTable> Calibrate(const graph::Model& model,
                                            std::span<const TensorRequest> tensors,

@@ -31,6 +31,9 @@ struct CalibrateOptions {
   bool want_digest = false;
 };
 
+// The intra-op threads that a calibration with these options uses.
+int CalibrationThreads(const CalibrateOptions& options);
+
 // Runs every sample of `data` through `model` and returns min, max and the range by each of
 // `methods` for each of `tensors` (tensors that cannot be observed are in left_out, which is no
 // error). The result depends on model, data, requests, methods and host alone, not on thread

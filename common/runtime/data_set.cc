@@ -1,11 +1,10 @@
 #include "common/runtime/data_set.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 
@@ -18,35 +17,20 @@ using base::Reason;
 // SHA-256 over pieces of known length, so that no two sequences of pieces look alike.
 class PieceHash {
  public:
-  PieceHash() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  ~PieceHash() { EVP_MD_CTX_free(context_); }
-  PieceHash(const PieceHash&) = delete;
-  PieceHash& operator=(const PieceHash&) = delete;
-
-  void Number(int64_t value) { EVP_DigestUpdate(context_, &value, sizeof value); }
+  void Number(int64_t value) {
+    hash_.Update({reinterpret_cast<const char*>(&value), sizeof value});
+  }
   void Text(std::string_view text) {
     Number(static_cast<int64_t>(text.size()));
-    EVP_DigestUpdate(context_, text.data(), text.size());
+    hash_.Update(text);
   }
   void Bytes(std::span<const std::byte> bytes) {
-    Number(static_cast<int64_t>(bytes.size()));
-    EVP_DigestUpdate(context_, bytes.data(), bytes.size());
+    Text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
-  std::string Finish() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int length = 0;
-    EVP_DigestFinal_ex(context_, digest, &length);
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string text;
-    for (unsigned int i = 0; i < length; ++i) {
-      text.push_back(kDigits[digest[i] >> 4]);
-      text.push_back(kDigits[digest[i] & 15]);
-    }
-    return text;
-  }
+  std::string Finish() { return hash_.Finish(); }
 
  private:
-  EVP_MD_CTX* context_;
+  base::Sha256 hash_;
 };
 
 // Brings a tensor of the files to the type of the input.
