@@ -11,6 +11,8 @@
 namespace gq::report {
 namespace {
 
+constexpr int kMostLevels = 64;
+
 const Json& NullValue() {
   static const auto& value = *new Json();
   return value;
@@ -91,8 +93,16 @@ std::string FormatSeconds(std::optional<double> seconds) {
   return base::FormatDuration(absl::Seconds(*seconds));
 }
 
+Json ParseObject(std::string_view text) {
+  const auto not_too_deep = [](int depth, Json::parse_event_t, Json&) {
+    return depth <= kMostLevels;
+  };
+  Json value = Json::parse(text, not_too_deep, /*allow_exceptions=*/false);
+  return value.is_object() ? value : Json();
+}
+
 Json ParseReport(std::string_view report_json) {
-  Json report = Json::parse(report_json, nullptr, /*allow_exceptions=*/false);
+  Json report = ParseObject(report_json);
   return report.is_object() ? report : Json::object();
 }
 

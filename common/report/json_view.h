@@ -36,6 +36,10 @@ std::string FormatBytes(std::optional<double> bytes);
 // FormatDuration of common/base/log_format.h, `-` for nothing.
 std::string FormatSeconds(std::optional<double> seconds);
 
+// JSON text as an object; null when it is none. What is nested more than 64 levels deep is left
+// out: every rendering walks the value recursively.
+Json ParseObject(std::string_view text);
+
 // A report, or an empty object when the text is none.
 Json ParseReport(std::string_view report_json);
 

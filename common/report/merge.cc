@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "nlohmann/json.hpp"
+#include "common/report/json_view.h"
 
 namespace gq::report {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using google::protobuf::Timestamp;
 
 // `JOB_STATE_QUEUED` -> `QUEUED`.
@@ -158,7 +157,7 @@ std::string MergeReport(const gq::v1::Job& job, std::span<const StepPart> parts)
       continue;
     }
     const gq::v1::Step& step = job.steps(part.step_index);
-    Json section = Json::parse(part.report_json, nullptr, /*allow_exceptions=*/false);
+    Json section = ParseObject(part.report_json);
     if (!section.is_object()) {
       warnings.push_back({{"step", step.title()},
                           {"text", "the step's part of the report is no JSON object; left out"}});

@@ -103,6 +103,13 @@ TEST(MergeReport, KeepsBytesThatAreNotUtf8OutOfTheJson) {
   EXPECT_EQ(report["schema"], kReportSchema);
 }
 
+TEST(MergeReport, LeavesOutWhatIsNestedTooDeeply) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  const std::vector<StepPart> parts = {{0, "{\"a\":" + deep + ",\"b\":1}"}};
+  const Json report = ParseReport(MergeReport(ExampleJob(), parts));
+  EXPECT_EQ(NumberAt(report, {"graph_optimize", "b"}), 1);
+}
+
 TEST(SummaryText, SaysWhatAPersonWantsToKnow) {
   const std::string text = SummaryText(ExampleReport());
   EXPECT_THAT(text, HasSubstr("Verdict: goal not met: psnr is low"));
