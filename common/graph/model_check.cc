@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -25,11 +26,30 @@ std::string OneLine(std::string text) {
   return line;
 }
 
+bool LacksShape(const onnx::ValueInfoProto& info) {
+  return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
+}
+
 }  // namespace
 
 absl::Status CheckModel(const Model& model) {
+  for (const auto& input : model.graph().input()) {
+    if (!LacksShape(input)) continue;
+    return base::MakeError(
+        base::Reason::kModelInvalid,
+        base::StrCat("the input '", input.name(), "' of the model has no shape, not even a rank"),
+        "Export the model with shapes of its inputs; dimensions may be symbols.");
+  }
+  onnx::ModelProto proto = model.ToProtoWithStoredAsInputs();
+  // The checker demands a shape of every output, also where it depends on the data. Runtimes do
+  // not.
+  google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs;
+  for (auto& output : *proto.mutable_graph()->mutable_output()) {
+    if (!LacksShape(output)) outputs.Add(std::move(output));
+  }
+  proto.mutable_graph()->mutable_output()->Swap(&outputs);
   try {
-    onnx::checker::check_model(model.ToProtoWithStoredAsInputs(), /*full_check=*/true);
+    onnx::checker::check_model(proto, /*full_check=*/true);
   } catch (const std::exception& error) {
     return base::MakeError(base::Reason::kModelInvalid,
                            base::StrCat("the ONNX checker says: ", OneLine(error.what())),

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -108,15 +111,75 @@ bool RestoreUnknown(const Types& before, onnx::GraphProto* graph) {
   return any;
 }
 
+// Operators of ONNX Runtime whose shapes follow from an operator that inference knows: it stands in
+// for them while shapes are inferred. Only shapes and types count.
+struct StandIn {
+  std::string_view op_type;
+  std::string_view instead;
+  int inputs;
+  std::initializer_list<std::string_view> attributes;
+};
+
+const StandIn* FindStandIn(const onnx::NodeProto& node) {
+  static const std::vector<StandIn> table = {
+      {"Gelu", "Identity", 1, {}},
+      {"FastGelu", "Identity", 1, {}},
+      {"QuickGelu", "Identity", 1, {}},
+      {"BiasGelu", "Identity", 1, {}},
+      {"SkipLayerNormalization", "Identity", 1, {}},
+      {"SkipSimplifiedLayerNormalization", "Identity", 1, {}},
+      {"FusedConv",
+       "Conv",
+       3,
+       {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}},
+      {"FusedGemm", "Gemm", 3, {"alpha", "beta", "transA", "transB"}},
+  };
+  if (node.domain() != "com.microsoft") return nullptr;
+  const auto it = std::find_if(table.begin(), table.end(), [&](const StandIn& entry) {
+    return entry.op_type == node.op_type();
+  });
+  return it == table.end() ? nullptr : &*it;
+}
+
+// Puts stand-ins into the graph; returns the nodes that they stand for, by position.
+std::vector<std::pair<int, onnx::NodeProto>> PutStandIns(onnx::GraphProto* graph) {
+  std::vector<std::pair<int, onnx::NodeProto>> originals;
+  for (int i = 0; i < graph->node_size(); ++i) {
+    auto* node = graph->mutable_node(i);
+    const StandIn* entry = FindStandIn(*node);
+    if (entry == nullptr) continue;
+    onnx::NodeProto original = std::move(*node);
+    node->Clear();
+    node->set_name(original.name());
+    node->set_op_type(std::string(entry->instead));
+    node->add_output(original.output(0));
+    for (int j = 0; j < std::min(entry->inputs, original.input_size()); ++j) {
+      node->add_input(original.input(j));
+    }
+    for (const auto& attribute : original.attribute()) {
+      if (std::find(entry->attributes.begin(), entry->attributes.end(), attribute.name()) !=
+          entry->attributes.end()) {
+        *node->add_attribute() = attribute;
+      }
+    }
+    originals.emplace_back(i, std::move(original));
+  }
+  return originals;
+}
+
 }  // namespace
 
 absl::Status InferShapes(InferenceMode mode, Model* model) {
   onnx::ModelProto proto = model->ToProtoWithStoredAsInputs();
   const Types before = TakeTypes(proto.mutable_graph());
   ForgetInSubgraphs(proto.mutable_graph());
+  auto originals = PutStandIns(proto.mutable_graph());
   GQ_RETURN_IF_ERROR(Run(mode, &proto));
   if (RestoreUnknown(before, proto.mutable_graph())) GQ_RETURN_IF_ERROR(Run(mode, &proto));
 
+  for (auto& [position, node] : originals) {
+    *proto.mutable_graph()->mutable_node(position) = std::move(node);
+  }
   auto* graph = model->mutable_graph();
   graph->mutable_value_info()->Swap(proto.mutable_graph()->mutable_value_info());
   for (int i = 0; i < graph->output_size(); ++i) {

@@ -172,6 +172,16 @@ TEST(LoadTest, AbsurdDimensionsAreRefusedBeforeMemoryIsTaken) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'w'"));
 }
 
+TEST(LoadTest, OutputsNeedNoShapeInputsDo) {
+  onnx::ModelProto proto = ReluProto();
+  proto.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_TRUE(LoadProto(proto).ok()) << LoadProto(proto);
+  proto.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  const auto status = LoadProto(proto);
+  EXPECT_EQ(ReasonOf(status), Reason::kModelInvalid);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'x'"));
+}
+
 TEST(LoadTest, SparseInitializerIsUnsupported) {
   onnx::ModelProto proto = ReluProto();
   proto.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("s");

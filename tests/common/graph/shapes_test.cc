@@ -97,6 +97,19 @@ TEST(ShapeInferenceTest, ShapesOfCustomOperatorsAreKept) {
   EXPECT_THAT(*GraphIndex(model.graph()).Shape("a"), ElementsAre(2, 4));
 }
 
+TEST(ShapeInferenceTest, OperatorsOfOnnxRuntimeAreUnderstood) {
+  Model model = TestModel(
+      "g (float[1, 2, 5, 5] x) => (float[1, 3, 3, 3] y) { a = com.microsoft.Gelu(x)\n [conv] b = "
+      "com.microsoft.FusedConv <activation = \"Relu\", kernel_shape = [3, 3]> (a, k)\n y = "
+      "Neg(b)\n k = "
+      "RandomNormal <shape = [3, 2, 3, 3]> () }",
+      17, 8, ", \"com.microsoft\" : 1");
+  ASSERT_TRUE(InferShapes(InferenceMode::kStrict, &model).ok());
+  EXPECT_THAT(*GraphIndex(model.graph()).Shape("a"), ElementsAre(1, 2, 5, 5));
+  EXPECT_THAT(*GraphIndex(model.graph()).Shape("b"), ElementsAre(1, 3, 3, 3));
+  EXPECT_EQ(GraphIndex(model.graph()).FindNode("conv")->op_type(), "FusedConv");
+}
+
 TEST(FoldingTest, ShapeChainsBecomeStatic) {
   Model model = TestModel(R"(g (float[N, 3, 4] x) => (float[A, B] y) {
     s = Shape(x)
