@@ -78,10 +78,10 @@ constexpr SchemeInfo kSchemes[] = {
      .devices = kEthosU},
 };
 
+// Devices are named after their family: ve2-xc2ve3858, xnnpack-cpu, ethos-u-85.
 bool Takes(const SchemeInfo& scheme, std::string_view device) {
-  return std::any_of(scheme.devices.begin(), scheme.devices.end(), [&](std::string_view prefix) {
-    return device == prefix || (device.starts_with(prefix) && device[prefix.size()] == '-');
-  });
+  return std::any_of(scheme.devices.begin(), scheme.devices.end(),
+                     [&](std::string_view family) { return device.starts_with(family); });
 }
 
 std::vector<std::string_view> Names() {

@@ -49,7 +49,8 @@ calibrate::CalibrationTable TableOf(const json& expected) {
                               Method::kDistribution, Method::kLayerwisePercentile}) {
     table.methods.push_back(calibrate::MethodSpec::Default(method));
   }
-  for (const auto& [name, range] : expected.value("calibrated_ranges", json::object()).items()) {
+  const json ranges = expected.value("calibrated_ranges", json::object());
+  for (const auto& [name, range] : ranges.items()) {
     if (!range[0].is_number() || !range[1].is_number()) continue;
     auto& entry = table.tensors[name];
     entry.ranges.assign(table.methods.size(), {range[0].get<float>(), range[1].get<float>()});
