@@ -93,7 +93,7 @@ void ForegroundReporter::Report(const base::Progress& progress) {
   last_live_ = now;
   ClearLiveLine();
   if (over) return;
-  Write(base::StrCat(progress.component, " ", ProgressText(progress, 0)));
+  Write(base::StrCat(progress.component, " ", ProgressText(progress, 0, 0)));
   live_line_ = true;
 }
 
@@ -105,8 +105,12 @@ void ForegroundReporter::Finish(const std::string& text, json result) {
     WriteJson(result);
     return;
   }
-  Write(renderer_.Finish());
-  Write(base::StripControl(text));
+  std::string shown = renderer_.Finish();
+  for (const std::string_view line : base::StrSplit(text, '\n')) {
+    shown += base::StripControl(line) + "\n";
+  }
+  shown.pop_back();
+  Write(shown);
 }
 
 int PrintError(const absl::Status& error, bool json_form) {

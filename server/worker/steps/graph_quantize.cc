@@ -75,8 +75,9 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   quantize_inputs.origin = &origin;
   quantize_inputs.threads = inputs.Threads();
   GQ_ASSIGN_OR_RETURN(quantize::QuantizeResult quantized,
-                      quantize::Quantize(optimized.float_model, strategy.config, *data.samples, log,
-                                         quantize_inputs));
+                      quantize::QuantizeWithRecovery(optimized.float_model, strategy.config,
+                                                     strategy.recover, *data.samples, log,
+                                                     quantize_inputs));
   watch.Lap("quantize");
 
   GQ_RETURN_IF_ERROR(

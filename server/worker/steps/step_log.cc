@@ -18,12 +18,12 @@ constexpr duration<double> kBetweenLines(5);
 
 }  // namespace
 
-std::string ProgressText(const base::Progress& progress, double seconds) {
+std::string ProgressText(const base::Progress& progress, int64_t counted, double seconds) {
   std::string text = base::StrCat(progress.done);
   if (progress.total > 0) base::StrAppend(&text, "/", progress.total);
   base::StrAppend(&text, " ", progress.unit);
-  if (progress.done <= 0 || seconds <= 0) return text;
-  const double rate = static_cast<double>(progress.done) / seconds;
+  if (counted <= 0 || seconds <= 0) return text;
+  const double rate = static_cast<double>(counted) / seconds;
   char number[32];
   std::snprintf(number, sizeof number, "%.1f", rate);
   base::StrAppend(&text, ", ", number, " ", progress.unit, "/s");
@@ -52,6 +52,7 @@ void StepLog::Report(const base::Progress& progress) {
     const auto now = clock_();
     if (component_ != progress.component || progress.done < last_done_) {
       component_ = std::string(progress.component);
+      first_done_ = progress.done;
       begin_ = last_line_ = now;
       line_written_ = false;
     }
@@ -59,7 +60,8 @@ void StepLog::Report(const base::Progress& progress) {
     const bool over = progress.total > 0 && progress.done >= progress.total;
     const duration<double> pause = line_written_ ? kBetweenLines : kFirstLine;
     if (now - last_line_ >= pause || (over && line_written_)) {
-      line = ProgressText(progress, duration<double>(now - begin_).count());
+      line = ProgressText(progress, progress.done - first_done_,
+                          duration<double>(now - begin_).count());
       last_line_ = now;
       line_written_ = !over;
     }

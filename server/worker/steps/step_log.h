@@ -13,9 +13,9 @@
 
 namespace gq::worker {
 
-// `32/128 samples, 11.2 samples/s, ETA 9s`; without a total or a rate what is known. `seconds` have
-// passed since the phase began.
-std::string ProgressText(const base::Progress& progress, double seconds);
+// `32/128 samples, 11.2 samples/s, ETA 9s`; without a total or a rate what is known. `counted` of
+// the units were done in the last `seconds`.
+std::string ProgressText(const base::Progress& progress, int64_t counted, double seconds);
 
 // Passes everything on to `next`, and adds: a log line about the progress of a phase that takes
 // long (after one second, then every five), one when such a phase is over, and a list of warnings,
@@ -39,7 +39,8 @@ class StepLog : public base::Reporter {
   Clock clock_;
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;
-  std::string component_;  // of the phase whose progress is being reported
+  std::string component_;   // of the phase whose progress is being reported
+  int64_t first_done_ = 0;  // done when the clock of the phase started
   int64_t last_done_ = 0;
   std::chrono::steady_clock::time_point begin_, last_line_;
   bool line_written_ = false;

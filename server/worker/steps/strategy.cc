@@ -123,6 +123,16 @@ void DeriveFromStructure(const graph::Model& model, graph::TaskType task, Strate
       " LayerNormalizations stay in float; feed-forward and projection layers are quantized"));
 }
 
+// What --recover says, else everything for int8 with power-of-two scales that nobody configured.
+std::string RecoverText(const gq::v1::JobSpec& spec, const quantize::QuantizeConfig& config) {
+  if (!spec.recover().empty()) return spec.recover();
+  const bool configured =
+      !spec.config_json().empty() || !spec.config_name().empty() || !spec.compat().empty();
+  const bool fits = PowerOfTwo(config) && config.weight.type == onnx::TensorProto::INT8 &&
+                    config.activation.type == onnx::TensorProto::INT8;
+  return fits && !configured ? "auto" : "none";
+}
+
 absl::StatusOr<quantize::QuantizeConfig> BaseConfig(const gq::v1::JobSpec& spec,
                                                     Strategy& strategy) {
   if (!spec.config_json().empty()) {
@@ -180,6 +190,12 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   const bool derived = spec.config_json().empty() && spec.config_name().empty() &&
                        spec.scheme().empty() && spec.compat().empty();
   if (derived) DeriveFromStructure(user_model, task, strategy);
+  GQ_ASSIGN_OR_RETURN(strategy.recover, quantize::ParseRecover(RecoverText(spec, config)));
+  if (!strategy.recover.passes.empty()) {
+    strategy.sentences.push_back(
+        StrCat("accuracy recovery: ", base::StrJoin(strategy.recover.passes, ", "),
+               "; each is kept only where it helps"));
+  }
   return strategy;
 }
 

@@ -10,6 +10,7 @@
 #include "common/graph/model.h"
 #include "common/graph/optimize.h"
 #include "common/quantize/config.h"
+#include "common/quantize/recover/recover.h"
 #include "gq/v1/job_service.pb.h"
 
 namespace gq::worker {
@@ -18,6 +19,8 @@ struct Strategy {
   quantize::QuantizeConfig config;
   // What is done and why, one sentence each; for the log, before it is applied, and the report.
   std::vector<std::string> sentences;
+  // Accuracy recovery: --recover, else on where nobody gave a configuration.
+  quantize::RecoverOptions recover;
   // What the reader of a configuration let pass.
   std::vector<std::string> warnings;
 };

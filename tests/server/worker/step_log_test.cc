@@ -36,10 +36,11 @@ class StepLogTest : public testing::Test {
 };
 
 TEST(ProgressTextTest, SaysRateAndTimeLeft) {
-  EXPECT_EQ(ProgressText({"Calibrate", 32, 128, "samples"}, 32 / 11.2),
+  EXPECT_EQ(ProgressText({"Calibrate", 32, 128, "samples"}, 32, 32 / 11.2),
             "32/128 samples, 11.2 samples/s, ETA 9s");
-  EXPECT_EQ(ProgressText({"Calibrate", 128, 128, "samples"}, 16), "128/128 samples, 8.0 samples/s");
-  EXPECT_EQ(ProgressText({"Explore", 3, 0, "candidates"}, 0), "3 candidates");
+  EXPECT_EQ(ProgressText({"Calibrate", 128, 128, "samples"}, 128, 16),
+            "128/128 samples, 8.0 samples/s");
+  EXPECT_EQ(ProgressText({"Explore", 3, 0, "candidates"}, 0, 0), "3 candidates");
 }
 
 TEST_F(StepLogTest, AShortPhaseHasNoLine) {
