@@ -1,0 +1,39 @@
+// The new parameters of one layer from what was observed of it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/quantize/recover/layer.h"
+
+namespace gq::quantize {
+
+// Positions (scale = 2^-position) around a layer; nullopt where a scale is no power of two or the
+// tensor is float.
+struct LayerPositions {
+  std::optional<int> input;
+  std::optional<int> output;
+  double weight_scale = 1;
+  double bias_scale = 1;
+  int bias_bits = 8;  // 8, 16 or 32; 0 without a bias
+  // Each may be chosen anew: nobody else uses it and it is a power of two.
+  bool free_weight_scale = false;
+  bool free_bias_scale = false;
+};
+
+struct LayerFit {
+  std::vector<RowMatrix> weights;  // integers, one matrix a group
+  double weight_scale = 1;
+  std::vector<double> bias;  // integers
+  double bias_scale = 1;
+};
+
+// Best weights and bias for the observed moments (one a group).
+LayerFit FitLayer(const Layer& layer, const LayerPositions& positions,
+                  const std::vector<Moments>& moments);
+
+// Weights stay; `weights` are their integers.
+LayerFit FitBias(const Layer& layer, const LayerPositions& positions,
+                 const std::vector<Moments>& moments, std::vector<RowMatrix> weights);
+
+}  // namespace gq::quantize

@@ -1,0 +1,136 @@
+#include "common/quantize/recover/layer_walk.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/status.h"
+#include "common/quantize/scale.h"
+#include "common/quantize/scale_initializers.h"
+
+namespace gq::quantize {
+namespace {
+
+constexpr int64_t kPositions = 400;   // a sample
+constexpr int64_t kMaxInputs = 4700;  // K; the moments of more do not fit into the time
+
+std::optional<int> PositionOf(const InitializerMap& initializers, const std::string& scale_name) {
+  if (scale_name.empty()) return std::nullopt;
+  const float scale = initializers.Scale(scale_name);
+  if (!(scale > 0) || !IsPowerOfTwo(scale)) return std::nullopt;
+  return -static_cast<int>(std::lround(std::log2(scale)));
+}
+
+int BiasBits(const InitializerMap& initializers, const Layer& layer) {
+  if (layer.bias.empty()) return 0;
+  switch (initializers.Find(layer.bias)->data_type()) {
+    case onnx::TensorProto::INT8:
+      return 8;
+    case onnx::TensorProto::INT16:
+      return 16;
+    default:
+      return 32;
+  }
+}
+
+LayerPositions PositionsOf(const InitializerMap& initializers, const Layer& layer) {
+  LayerPositions positions;
+  positions.input = PositionOf(initializers, layer.input_scale);
+  positions.output = PositionOf(initializers, layer.output_scale);
+  positions.weight_scale = initializers.Scale(layer.weight_scale);
+  positions.bias_bits = BiasBits(initializers, layer);
+  const bool tied = positions.bias_bits == 32;  // input scale * weight scale
+  positions.free_weight_scale =
+      layer.own_weight_scale && !tied && IsPowerOfTwo(static_cast<float>(positions.weight_scale));
+  if (positions.bias_bits != 0) {
+    positions.bias_scale = initializers.Scale(layer.bias_scale);
+    positions.free_bias_scale =
+        layer.own_bias_scale && !tied && IsPowerOfTwo(static_cast<float>(positions.bias_scale));
+  }
+  return positions;
+}
+
+template <typename T>
+void WriteBias(const std::vector<double>& values, onnx::TensorProto* tensor, graph::Model* model) {
+  std::vector<T> integers;
+  for (const double value : values) integers.push_back(static_cast<T>(value));
+  model->SetData(graph::TensorView::Of<T>({tensor->dims().begin(), tensor->dims().end()}, integers),
+                 tensor);
+}
+
+void Write(const Layer& layer, const LayerFit& fit, const LayerPositions& positions,
+           const InitializerMap& initializers, graph::Model* model) {
+  const std::vector<int8_t> weight = ToInitializer(layer.shape, fit.weights);
+  model->SetData(graph::TensorView::Of<int8_t>(layer.weight_dims, weight),
+                 initializers.Find(layer.weight));
+  if (fit.weight_scale != positions.weight_scale) {
+    initializers.SetScale(layer.weight_scale, static_cast<float>(fit.weight_scale));
+  }
+  if (positions.bias_bits == 0 || fit.bias.empty()) return;
+  onnx::TensorProto* bias = initializers.Find(layer.bias);
+  if (positions.bias_bits == 8) WriteBias<int8_t>(fit.bias, bias, model);
+  if (positions.bias_bits == 16) WriteBias<int16_t>(fit.bias, bias, model);
+  if (positions.bias_bits == 32) WriteBias<int32_t>(fit.bias, bias, model);
+  if (fit.bias_scale != positions.bias_scale) {
+    initializers.SetScale(layer.bias_scale, static_cast<float>(fit.bias_scale));
+  }
+}
+
+absl::StatusOr<std::vector<Moments>> Collect(const LayerShape& shape,
+                                             const std::vector<runtime::Tensor>& inputs,
+                                             const std::vector<runtime::Tensor>& targets) {
+  std::vector<Moments> moments(static_cast<size_t>(shape.groups),
+                               Moments(shape.inputs, shape.outputs));
+  const int64_t positions = std::max(
+      kPositions, 2 * shape.inputs / static_cast<int64_t>(std::max<size_t>(1, inputs.size())));
+  for (size_t sample = 0; sample < inputs.size(); ++sample) {
+    GQ_ASSIGN_OR_RETURN(const Observations seen,
+                        Observe(shape, inputs[sample], targets[sample], positions, sample));
+    for (int64_t group = 0; group < shape.groups; ++group) {
+      moments[static_cast<size_t>(group)].Add(
+          seen.features.middleCols(group * shape.inputs, shape.inputs),
+          seen.targets.middleCols(group * shape.outputs, shape.outputs));
+    }
+  }
+  return moments;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RowMatrix>> WeightIntegers(const Layer& layer,
+                                                      const graph::Model& model) {
+  const onnx::TensorProto* tensor = model.FindInitializer(layer.weight);
+  if (tensor == nullptr) return base::MakeError(base::Reason::kInternal, "weight is gone");
+  GQ_ASSIGN_OR_RETURN(const graph::TensorView view, model.Data(*tensor));
+  GQ_ASSIGN_OR_RETURN(const std::vector<float> values, view.ToFloats());
+  return ToMatrices(layer.shape, values);
+}
+
+absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
+                               const FitFunction& fit) {
+  graph::Model& model = state.result.model;
+  GQ_ASSIGN_OR_RETURN(const std::vector<Layer> layers, FindLayers(data.float_model, model));
+  const InitializerMap initializers(model);
+  StagedRun quantized(model, data.inputs, data.samples);
+  StagedRun floats(data.float_model, data.inputs, data.samples);
+  int changed = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    if (data.reporter.Cancelled()) {
+      return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
+    }
+    if (layer.shape.inputs > kMaxInputs) continue;
+    GQ_ASSIGN_OR_RETURN(const auto inputs, quantized.Compute(layer.input));
+    GQ_ASSIGN_OR_RETURN(const auto targets, floats.Compute(layer.float_output));
+    GQ_ASSIGN_OR_RETURN(const auto moments, Collect(layer.shape, inputs, targets));
+    const LayerPositions positions = PositionsOf(initializers, layer);
+    if (const auto found = fit(layer, positions, moments)) {
+      Write(layer, *found, positions, initializers, &model);
+      ++changed;
+    }
+    data.reporter.Report(
+        {"Recover", static_cast<int64_t>(i) + 1, static_cast<int64_t>(layers.size()), "layers"});
+  }
+  return changed;
+}
+
+}  // namespace gq::quantize
