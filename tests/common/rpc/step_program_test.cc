@@ -102,7 +102,8 @@ TEST(StepLayoutTest, StepsFetchOnlyWhatTheyNeed) {
   const auto paths = [&](gq::v1::StepKind kind) {
     lease.set_kind(kind);
     std::vector<std::string> list;
-    for (const StepInput& input : StepInputs(lease).value()) list.push_back(input.path.string());
+    const std::vector<StepInput> inputs = StepInputs(lease).value();
+    for (const StepInput& input : inputs) list.push_back(input.path.string());
     return list;
   };
   EXPECT_THAT(
