@@ -70,7 +70,7 @@ class Calibration {
   base::Reporter& reporter_;
 
   std::unique_ptr<ObserverSet> observers_;
-  std::unique_ptr<ObserveOperator> op_;
+  std::unique_ptr<runtime::FloatOperators> operators_;
   ObservedGraph observed_;
   std::unique_ptr<runtime::Session> session_;
   std::set<int64_t> skipped_;
@@ -84,7 +84,8 @@ absl::Status Calibration::Prepare() {
   session_.reset();
   observers_ = std::make_unique<ObserverSet>(plan_, PolicyOf(model_, options_),
                                              static_cast<size_t>(threads));
-  GQ_ASSIGN_OR_RETURN(op_, ObserveOperator::Create(*library, *observers_, threads));
+  GQ_ASSIGN_OR_RETURN(operators_, runtime::FloatOperators::Create(
+                                      *library, {ObserveOperator(*observers_)}, threads));
   observed_ = InsertObservers(model_, tensors_, *observers_);
   GQ_ASSIGN_OR_RETURN(runtime::Session session,
                       runtime::Session::Create(
@@ -92,7 +93,7 @@ absl::Status Calibration::Prepare() {
                                                                 ? runtime::OptimizationLevel::kNone
                                                                 : runtime::OptimizationLevel::kAll,
                                             .threads = threads,
-                                            .custom_op_domains = {op_->domain()}}));
+                                            .custom_op_domains = {operators_->domain()}}));
   session_ = std::make_unique<runtime::Session>(std::move(session));
   return absl::OkStatus();
 }
@@ -105,7 +106,7 @@ absl::Status Calibration::RunSample(int64_t index, std::set<int64_t>* bad) {
     }
     return absl::OkStatus();
   }
-  SerialLoop serial;
+  runtime::SerialLoop serial;
   observers_->StartSample();
   for (const auto& [input, number] : observed_.inputs) {
     observers_->Observe(number, sample_[input].As<float>(), serial);

@@ -157,8 +157,8 @@ void Histogram::GrowSymmetric(const Extent& extent) {
   SetEdges(EvenEdges<float>(-threshold_, threshold_, bins + 2 * added), added);
 }
 
-void Histogram::Add(std::span<const float> values, const Extent& extent, ParallelLoop& loop,
-                    std::span<BinScratch> scratch) {
+void Histogram::Add(std::span<const float> values, const Extent& extent,
+                    runtime::ParallelLoop& loop, std::span<BinScratch> scratch) {
   if (values.empty() || extent.empty()) return;
   if (counts_.empty()) {
     Start(values, extent);

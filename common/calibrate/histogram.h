@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/calibrate/bin_counter.h"
-#include "common/calibrate/parallel_loop.h"
 #include "common/calibrate/value_extent.h"
+#include "common/runtime/parallel_loop.h"
 
 namespace gq::calibrate {
 
@@ -45,7 +45,7 @@ class Histogram {
 
   // Adds one sample's values, all finite; `extent` is theirs. `scratch` has one element a worker of
   // `loop`. The result does not depend on the number of workers.
-  void Add(std::span<const float> values, const Extent& extent, ParallelLoop& loop,
+  void Add(std::span<const float> values, const Extent& extent, runtime::ParallelLoop& loop,
            std::span<BinScratch> scratch);
 
  private:

@@ -37,8 +37,8 @@ std::map<std::string_view, size_t> Positions(
 onnx::NodeProto ObserveNode(const std::string& tensor, const std::string& observed,
                             int64_t number) {
   onnx::NodeProto node =
-      graph::MakeNode(kObserveOperator, observed, {tensor}, {observed}, kOperatorDomain);
-  graph::SetAttribute(kObserverAttribute, number, &node);
+      graph::MakeNode(kObserveOperator, observed, {tensor}, {observed}, runtime::kOperatorDomain);
+  graph::SetAttribute(runtime::kNodeIdAttribute, number, &node);
   return node;
 }
 
@@ -89,7 +89,7 @@ ObservedGraph InsertObservers(const graph::Model& model, std::span<const TensorR
     }
     for (onnx::NodeProto& observer : behind[position]) *graph->add_node() = std::move(observer);
   }
-  result.model.SetOpset(kOperatorDomain, 1);
+  result.model.SetOpset(runtime::kOperatorDomain, 1);
   return result;
 }
 

@@ -30,7 +30,7 @@ void ObserverSet::StartPass(Pass pass) {
 
 void ObserverSet::StartSample() { trouble_.clear(); }
 
-Extent ObserverSet::Scan(std::span<const float> values, ParallelLoop& loop) {
+Extent ObserverSet::Scan(std::span<const float> values, runtime::ParallelLoop& loop) {
   const size_t parts = std::min(loop.workers(), values.size() / kScanPiece);
   if (parts < 2) return ScanExtent(values);
   std::vector<Extent> extents(parts);
@@ -57,7 +57,8 @@ std::span<const float> ObserverSet::Mend(std::span<const float> values) {
   return mended_values_;
 }
 
-void ObserverSet::Observe(int64_t number, std::span<const float> values, ParallelLoop& loop) {
+void ObserverSet::Observe(int64_t number, std::span<const float> values,
+                          runtime::ParallelLoop& loop) {
   TensorObserver& observer = at(number);
   Extent extent = Scan(values, loop);
   if (!extent.finite()) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/calibrate/parallel_loop.h"
 #include "common/calibrate/tensor_observer.h"
+#include "common/runtime/parallel_loop.h"
 
 namespace gq::calibrate {
 
@@ -36,7 +36,7 @@ class ObserverSet {
   void StartPass(Pass pass);
   void StartSample();
   // One tensor of the present sample.
-  void Observe(int64_t number, std::span<const float> values, ParallelLoop& loop);
+  void Observe(int64_t number, std::span<const float> values, runtime::ParallelLoop& loop);
 
   // First tensor of the present sample with values that are not finite, and what they are; empty
   // when there was none.
@@ -45,7 +45,7 @@ class ObserverSet {
   const std::vector<std::string>& mended() const { return mended_; }
 
  private:
-  Extent Scan(std::span<const float> values, ParallelLoop& loop);
+  Extent Scan(std::span<const float> values, runtime::ParallelLoop& loop);
   // Finite values in place of those given, in mended_values_.
   std::span<const float> Mend(std::span<const float> values);
 

@@ -94,7 +94,7 @@ PowerOfTwoBase BaseOf(Range seen, Grid grid) {
 
 std::array<double, kCandidates> SquaredErrors(std::span<const float> values,
                                               const PowerOfTwoBase& base, Grid grid,
-                                              ParallelLoop& loop) {
+                                              runtime::ParallelLoop& loop) {
   const Clip clip = ClipOf(base, grid);
   const size_t pieces = (values.size() + kPiece - 1) / kPiece;
   std::vector<std::array<double, kCandidates>> sums(pieces);

@@ -28,7 +28,7 @@ PowerOfTwoBase BaseOf(Range seen, Grid grid);
 // summed in their order, so the result is the same for any number of threads.
 std::array<double, kCandidates> SquaredErrors(std::span<const float> values,
                                               const PowerOfTwoBase& base, Grid grid,
-                                              ParallelLoop& loop);
+                                              runtime::ParallelLoop& loop);
 
 // The same over the centres of a histogram's bins.
 std::array<double, kCandidates> SquaredErrors(const Histogram& histogram,

@@ -66,7 +66,7 @@ TensorObserver::TensorObserver(std::string name, Grid grid, const ObservationPla
 }
 
 void TensorObserver::Observe(std::span<const float> values, const Extent& extent,
-                             ParallelLoop& loop, std::span<BinScratch> scratch) {
+                             runtime::ParallelLoop& loop, std::span<BinScratch> scratch) {
   if (values.empty() || extent.empty()) return;
   ++samples_;
   elements_ += static_cast<int64_t>(values.size());
@@ -100,7 +100,7 @@ void TensorObserver::StartRawErrors() {
       raw_extent_.empty() ? PowerOfTwoBase{} : BaseOf({raw_extent_.min, raw_extent_.max}, grid_);
 }
 
-void TensorObserver::ObserveRawErrors(std::span<const float> values, ParallelLoop& loop) {
+void TensorObserver::ObserveRawErrors(std::span<const float> values, runtime::ParallelLoop& loop) {
   std::vector<float> storage;
   const auto errors = SquaredErrors(RawValues(values, &storage), raw_base_, grid_, loop);
   for (size_t i = 0; i < errors.size(); ++i) raw_errors_[i] += errors[i];

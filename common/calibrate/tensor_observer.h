@@ -11,8 +11,8 @@
 #include "common/calibrate/calibration_table.h"
 #include "common/calibrate/histogram.h"
 #include "common/calibrate/method.h"
-#include "common/calibrate/parallel_loop.h"
 #include "common/calibrate/power_of_two.h"
+#include "common/runtime/parallel_loop.h"
 
 namespace gq::calibrate {
 
@@ -39,11 +39,11 @@ class TensorObserver {
   const std::string& name() const { return name_; }
 
   // First pass: one sample, all values finite.
-  void Observe(std::span<const float> values, const Extent& extent, ParallelLoop& loop,
+  void Observe(std::span<const float> values, const Extent& extent, runtime::ParallelLoop& loop,
                std::span<BinScratch> scratch);
   // Between the passes, when the plan has raw_errors.
   void StartRawErrors();
-  void ObserveRawErrors(std::span<const float> values, ParallelLoop& loop);
+  void ObserveRawErrors(std::span<const float> values, runtime::ParallelLoop& loop);
 
   bool empty() const { return samples_ == 0; }
   TensorCalibration Finish() const;

@@ -170,12 +170,13 @@ branch (float[1, 4] x, bool c) => (float[1, 4] y, float[1, 4] z)
 
     const std::vector<MethodSpec> methods = {MethodSpec::Default(Method::kMinMax)};
     ObserverSet observers(ObservationPlan::For(methods, false), NonFinitePolicy::kReport, 1);
-    const auto op = ObserveOperator::Create(**runtime::OrtLibrary::Get(), observers, 1);
-    ASSERT_TRUE(op.ok()) << op.status();
+    const auto operators = runtime::FloatOperators::Create(**runtime::OrtLibrary::Get(),
+                                                           {ObserveOperator(observers)}, 1);
+    ASSERT_TRUE(operators.ok()) << operators.status();
     const ObservedGraph observed =
         InsertObservers(model, Requests({"a", "b", "d", "e"}), observers);
     const auto session =
-        runtime::Session::Create(observed.model, {.custom_op_domains = {(*op)->domain()}});
+        runtime::Session::Create(observed.model, {.custom_op_domains = {(*operators)->domain()}});
     ASSERT_TRUE(session.ok()) << session.status();
     std::vector<Tensor> outputs;
     ASSERT_TRUE(session->Run(inputs, &outputs).ok());

@@ -13,7 +13,7 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 
 // Hands pieces to threads of its own.
-class ThreadLoop : public ParallelLoop {
+class ThreadLoop : public runtime::ParallelLoop {
  public:
   explicit ThreadLoop(size_t workers) : workers_(workers) {}
   size_t workers() const override { return workers_; }
@@ -28,7 +28,7 @@ class ThreadLoop : public ParallelLoop {
 };
 
 void Add(Histogram& histogram, const std::vector<float>& values) {
-  SerialLoop loop;
+  runtime::SerialLoop loop;
   std::vector<BinScratch> scratch(1);
   histogram.Add(values, ScanExtent(values), loop, scratch);
 }

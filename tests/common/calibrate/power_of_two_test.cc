@@ -25,7 +25,7 @@ TEST(PowerOfTwoTest, BasePosition) {
 TEST(PowerOfTwoTest, ZerosGiveTheLargestCandidate) {
   const PowerOfTwoBase base = BaseOf({0, 0}, Grid::kInt8);
   const std::vector<float> zeros(10, 0);
-  SerialLoop loop;
+  runtime::SerialLoop loop;
   EXPECT_EQ(BestCandidate(SquaredErrors(zeros, base, Grid::kInt8, loop)), 0);
   EXPECT_EQ(GridRange(base, 0, Grid::kInt8), (Range{-254, 254}));  // scale 2
   // Quark's unsigned grid has zero point 0 there, so its later symmetric scale is 4.
@@ -37,7 +37,7 @@ TEST(PowerOfTwoTest, ErrorsAgreeWithTheDefinition) {
   std::vector<float> values;
   for (int i = 0; i < 1003; ++i) values.push_back(std::sin(static_cast<float>(i)) * 3.3f);
   const PowerOfTwoBase base = BaseOf({-3.3f, 3.3f}, Grid::kInt8);
-  SerialLoop loop;
+  runtime::SerialLoop loop;
   const auto errors = SquaredErrors(values, base, Grid::kInt8, loop);
   for (int i = 0; i < kCandidates; ++i) {
     const double scale = std::ldexp(1.0, -(base.position - 1 + i));
@@ -52,7 +52,7 @@ TEST(PowerOfTwoTest, ErrorsAgreeWithTheDefinition) {
 
 Histogram Filled(HistogramKind kind, int64_t bins, const std::vector<float>& values) {
   Histogram histogram({kind, bins}, 1 << 20);
-  SerialLoop loop;
+  runtime::SerialLoop loop;
   std::vector<BinScratch> scratch(1);
   histogram.Add(values, ScanExtent(values), loop, scratch);
   return histogram;

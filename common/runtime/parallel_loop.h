@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace gq::calibrate {
+namespace gq::runtime {
 
 class ParallelLoop {
  public:
@@ -23,4 +23,4 @@ class SerialLoop : public ParallelLoop {
   }
 };
 
-}  // namespace gq::calibrate
+}  // namespace gq::runtime
