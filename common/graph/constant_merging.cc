@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "common/base/text.h"
@@ -20,7 +21,7 @@ class ConstantMergingPass : public Pass {
   absl::Status Run(Model* model, PassReport* report,
                    std::map<std::string, std::string>*) const override {
     std::unordered_map<std::string, std::string> first;
-    std::vector<std::pair<std::string, std::string>> merged;
+    std::unordered_map<std::string, std::string> merged;
     const GraphIndex index(model->graph());
     for (const auto& node : model->graph().node()) {
       for (const auto& input : node.input()) {
@@ -35,13 +36,14 @@ class ConstantMergingPass : public Pass {
         bare.clear_name();
         bare.clear_doc_string();
         const auto [known, added] = first.try_emplace(bare.SerializeAsString(), input);
-        if (!added && known->second != input) merged.emplace_back(input, known->second);
+        if (!added && known->second != input) merged[input] = known->second;
       }
     }
     for (const auto& [from, to] : merged) {
-      ReplaceUses(from, to, model->mutable_graph());
       report->details.push_back(StrCat("constant '", from, "' equals '", to, "'"));
     }
+    std::sort(report->details.begin(), report->details.end());
+    ReplaceUses(std::move(merged), model->mutable_graph());
     report->changed += RemoveUnusedInitializers(model->mutable_graph());
     return absl::OkStatus();
   }

@@ -48,7 +48,7 @@ class DuplicateRemovalPass : public Pass {
     report->changed += static_cast<int>(gone.size());
     RemoveNodes(std::move(gone), graph);
     // Subgraphs may read the outputs as well.
-    for (const auto& [from, to] : replaced) ReplaceUses(from, to, graph);
+    ReplaceUses(std::move(replaced), graph);
     RemoveUnusedInitializers(graph);
     return InferShapes(InferenceMode::kLenient, model);
   }

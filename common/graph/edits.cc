@@ -34,17 +34,24 @@ bool Defines(const onnx::GraphProto& graph, std::string_view name) {
          });
 }
 
-void ReplaceUsesInNodes(std::string_view from, std::string_view to, onnx::GraphProto* graph) {
+using Replacements = std::unordered_map<std::string, std::string>;
+
+void Replace(const Replacements& names, std::string* name) {
+  const auto it = names.find(*name);
+  if (it != names.end()) *name = it->second;
+}
+
+void ReplaceUsesInNodes(const Replacements& names, onnx::GraphProto* graph) {
   for (auto& node : *graph->mutable_node()) {
-    for (auto& input : *node.mutable_input()) {
-      if (input == from) input = std::string(to);
-    }
+    for (auto& input : *node.mutable_input()) Replace(names, &input);
     ForEachMutableSubgraph(&node, [&](onnx::GraphProto* inner) {
-      if (Defines(*inner, from)) return;
-      ReplaceUsesInNodes(from, to, inner);
-      for (auto& output : *inner->mutable_output()) {
-        if (output.name() == from) output.set_name(std::string(to));
+      // A body may use a name for a tensor of its own.
+      Replacements outer = names;
+      for (const auto& [from, to] : names) {
+        if (Defines(*inner, from)) outer.erase(from);
       }
+      ReplaceUsesInNodes(outer, inner);
+      for (auto& output : *inner->mutable_output()) Replace(outer, output.mutable_name());
     });
   }
 }
@@ -180,13 +187,24 @@ void RemoveNodes(std::vector<int> positions, onnx::GraphProto* graph) {
 }
 
 void ReplaceUses(std::string_view from, std::string_view to, onnx::GraphProto* graph) {
-  ReplaceUsesInNodes(from, to, graph);
+  ReplaceUsesInNodes({{std::string(from), std::string(to)}}, graph);
+}
+
+void ReplaceUses(Replacements names, onnx::GraphProto* graph) {
+  for (auto& [from, to] : names) {
+    std::unordered_set<std::string> seen{from};
+    for (auto it = names.find(to); it != names.end() && seen.insert(to).second;
+         it = names.find(to)) {
+      to = it->second;
+    }
+  }
+  if (!names.empty()) ReplaceUsesInNodes(names, graph);
 }
 
 void RenameTensor(std::string_view from, std::string_view to, onnx::GraphProto* graph) {
   const std::string old(from);
   const std::string renamed(to);
-  ReplaceUsesInNodes(old, renamed, graph);
+  ReplaceUsesInNodes({{old, renamed}}, graph);
   const auto rename = [&](auto* items) {
     for (auto& item : *items) {
       if (item.name() == old) item.set_name(renamed);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,6 +54,10 @@ void RemoveNodes(std::vector<int> positions, onnx::GraphProto* graph);
 // Lets every reader of `from`, in subgraphs too, read `to`. Graph outputs and the producer stay as
 // they are.
 void ReplaceUses(std::string_view from, std::string_view to, onnx::GraphProto* graph);
+
+// The same for many tensors in one go; a name that is replaced by a replaced one gets the last of
+// them.
+void ReplaceUses(std::unordered_map<std::string, std::string> names, onnx::GraphProto* graph);
 
 // Gives the tensor `from` the free name `to` everywhere: producer, readers, initializer, inputs,
 // outputs, value_info.

@@ -55,27 +55,35 @@ class Sweep {
       for (auto& node : added->second) *rewritten.add_node() = std::move(node);
     }
     graph->mutable_node()->Swap(rewritten.mutable_node());
-    for (const auto& [from, to] : replaced_) Replace(from, to);
+    ReplaceAll();
     return SortTopologically(graph);
   }
 
  private:
-  void Replace(const std::string& from, std::string to) {
+  // Names of graph outputs move to the node that makes the value; everything else is a change of
+  // readers.
+  void ReplaceAll() {
     auto* graph = model_->mutable_graph();
-    // An earlier replacement of this sweep may have renamed the tensor.
-    for (auto it = renamed_.find(to); it != renamed_.end(); it = renamed_.find(to)) {
-      to = it->second;
+    std::unordered_set<std::string> outputs;
+    for (const auto& output : graph->output()) outputs.insert(output.name());
+    std::unordered_map<std::string, std::string> readers;
+    for (const auto& [from, to] : replaced_) {
+      if (!outputs.contains(from)) readers[from] = to;
     }
-    const GraphIndex index(*graph);
-    if (!index.IsGraphOutput(from)) {
-      ReplaceUses(from, to, graph);
-    } else if (index.Producer(to) != nullptr && !index.IsGraphOutput(to)) {
-      ReplaceUses(from, to, graph);
-      RenameTensor(to, from, graph);
-      renamed_[to] = from;
-    } else {
-      NameScope names(*graph);
-      *graph->add_node() = MakeNode("Identity", names.UniqueNode(from), {to}, {from});
+    ReplaceUses(std::move(readers), graph);
+    std::unordered_map<std::string, std::string> renamed;
+    for (const auto& [from, to] : replaced_) {
+      if (!outputs.contains(from)) continue;
+      const auto moved = renamed.find(to);
+      const std::string source = moved == renamed.end() ? to : moved->second;
+      ReplaceUses(from, source, graph);
+      if (GraphIndex(*graph).Producer(source) != nullptr && !outputs.contains(source)) {
+        RenameTensor(source, from, graph);
+        renamed[source] = from;
+      } else {
+        NameScope names(*graph);
+        *graph->add_node() = MakeNode("Identity", names.UniqueNode(from), {source}, {from});
+      }
     }
   }
 
@@ -84,7 +92,6 @@ class Sweep {
   std::unordered_set<int> gone_;
   std::map<int, std::vector<onnx::NodeProto>> added_;
   std::vector<std::pair<std::string, std::string>> replaced_;
-  std::unordered_map<std::string, std::string> renamed_;
 };
 
 }  // namespace
