@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -92,6 +93,8 @@ int Run(int argc, const char* const* argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  // The errors of the library come back as ours; its own lines would only repeat them.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   const absl::StatusOr<ParsedSettings> parsed = ReadSettings(argc, argv);
   if (!parsed.ok()) return PrintError(parsed.status());

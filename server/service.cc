@@ -31,6 +31,8 @@ using base::MakeError;
 using base::Reason;
 using base::StrCat;
 
+// A step's report travels in one message.
+constexpr int kMaxMessage = 32 << 20;
 constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 constexpr auto kShutdownTime = std::chrono::milliseconds(500);
 
@@ -73,6 +75,7 @@ class Endpoint {
                      std::shared_ptr<grpc::ServerCredentials> credentials) {
     grpc::ServerBuilder builder;
     rpc::AddServerArguments(builder);
+    builder.SetMaxReceiveMessageSize(kMaxMessage);
     builder.AddListeningPort(address, std::move(credentials), &port_);
     builder.RegisterService(&jobs_);
     builder.RegisterService(&agents_);

@@ -60,9 +60,7 @@ struct Caller {
   std::string_view method;  // e.g. `JobService.CreateJob`
 
   Actor AsActor() const { return {principal.name, std::string(method)}; }
-  Viewer AsViewer() const {
-    return {principal.name, principal.IsOperator() || principal.role == Role::kAgent};
-  }
+  Viewer AsViewer() const { return {principal.name, principal.IsOperator()}; }
 };
 
 // The caller of this call; kUnauthenticated.

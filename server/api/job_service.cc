@@ -164,10 +164,8 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
         GQ_ASSIGN_OR_RETURN(auto jobs, backend_.ledger.ListJobs(filter));
         const bool more = static_cast<int>(jobs.size()) > size;
         if (more) jobs.pop_back();
-        for (gq::v1::Job& job : jobs) {
-          backend_.scheduler.Enrich(&job);
-          *response->add_jobs() = std::move(job);
-        }
+        backend_.scheduler.EnrichAll({jobs.data(), jobs.size()});
+        for (gq::v1::Job& job : jobs) *response->add_jobs() = std::move(job);
         if (more) {
           response->set_next_page_token(
               MakePageToken(response->jobs(response->jobs_size() - 1).id(), arguments));

@@ -194,6 +194,10 @@ class Ledger {
   // kFileUnwritable.
   virtual absl::StatusOr<int64_t> Backup(const Actor& actor, std::string_view path) = 0;
 
+  // Forgets requests and sessions of agents that are older: a request repeated later makes a new
+  // job.
+  virtual absl::Status ForgetOldRecords(absl::Duration age) = 0;
+
   // Whether changes can be stored: waits for the writer, so that a stuck disk is noticed.
   virtual absl::Status CheckWritable() = 0;
 };

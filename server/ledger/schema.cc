@@ -183,6 +183,8 @@ CREATE TABLE submit_request (
   created_us INTEGER NOT NULL,
   PRIMARY KEY (principal, request_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX submit_request_by_job ON submit_request (job_id);
+CREATE INDEX submit_request_by_time ON submit_request (created_us);
 
 CREATE TABLE agent (
   id           TEXT PRIMARY KEY,

@@ -148,7 +148,7 @@ absl::Status ReaderPool::Run(const std::function<absl::Status(Connection&)>& rea
     connection->Execute("BEGIN");
     status = read(*connection);
     connection->Execute("COMMIT");
-  } catch (const SQLite::Exception& error) {
+  } catch (const std::exception& error) {
     status =
         MakeError(Reason::kLedgerFailed, StrCat("the ledger file cannot be read: ", error.what()),
                   "check the disk of the data folder");
@@ -313,6 +313,7 @@ absl::Status SqliteLedger::DeleteJob(const Actor& actor, std::string_view job_id
       return MakeError(Reason::kJobNotFinished, StrCat("job ", job_id, " has not ended yet"),
                        "cancel it first");
     }
+    db.Prepare("DELETE FROM submit_request WHERE job_id = ?").Bind(job_id).Run();
     db.Prepare("DELETE FROM job WHERE id = ?").Bind(job_id).Run();
     Audit(db, Now(), actor, job_id, "");
     return absl::OkStatus();
@@ -323,6 +324,20 @@ absl::StatusOr<int64_t> SqliteLedger::Epoch() {
   return Read<int64_t>([](Connection& db) -> absl::StatusOr<int64_t> {
     Query query = db.Prepare("SELECT value FROM meta WHERE key = 'epoch'");
     return query.Next() ? query.Int(0) : 0;
+  });
+}
+
+absl::Status SqliteLedger::ForgetOldRecords(absl::Duration age) {
+  return writer_.Apply([&](Connection& db) {
+    const int64_t before = ToMicros(Now() - age);
+    db.Prepare("DELETE FROM submit_request WHERE created_us < ?").Bind(before).Run();
+    db.Prepare(
+          "DELETE FROM agent_session WHERE started_us < ? AND NOT EXISTS (SELECT 1 FROM agent a "
+          "WHERE"
+          " a.id = agent_session.agent AND a.session = agent_session.session)")
+        .Bind(before)
+        .Run();
+    return absl::OkStatus();
   });
 }
 

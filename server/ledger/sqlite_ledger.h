@@ -99,6 +99,7 @@ class SqliteLedger : public Ledger {
   absl::Status AddToken(const Actor& actor, const TokenRecord& token) override;
   absl::StatusOr<std::vector<TokenRecord>> ListTokens() override;
   absl::StatusOr<int64_t> Backup(const Actor& actor, std::string_view path) override;
+  absl::Status ForgetOldRecords(absl::Duration age) override;
   absl::Status CheckWritable() override;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxBatch = 64;
 constexpr size_t kMaxQueue = 1000;
 
-absl::Status LedgerError(const SQLite::Exception& error) {
+absl::Status LedgerError(const std::exception& error) {
   return base::MakeError(base::Reason::kLedgerFailed,
                          base::StrCat("the ledger file cannot be written: ", error.what()),
                          "check the disk of the data folder (space, permissions, health)");
@@ -81,7 +81,7 @@ void Writer::Loop() {
 absl::Status Writer::RunOne(Task& task) {
   try {
     return (*task.work)(*connection_);
-  } catch (const SQLite::Exception& error) {
+  } catch (const std::exception& error) {
     return LedgerError(error);
   }
 }

@@ -20,6 +20,9 @@ constexpr absl::Duration kStopGrace = absl::Seconds(30);
 // Child processes have this long to call for the first time.
 constexpr absl::Duration kStartTime = absl::Seconds(20);
 constexpr size_t kMaxName = 200;
+// Repeated requests are recognised for so long.
+constexpr absl::Duration kRecordAge = absl::Hours(24 * 30);
+constexpr absl::Duration kTidyInterval = absl::Hours(1);
 
 bool HasCapability(const gq::v1::SynchronizeRequest& request, std::string_view capability) {
   return std::any_of(request.capabilities().begin(), request.capabilities().end(),
@@ -302,6 +305,17 @@ void Scheduler::Sweep() {
     }
   }
   StopOverdue();
+  Tidy();
+}
+
+void Scheduler::Tidy() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (tidied_ + kTidyInterval > clock_.Now()) return;
+    tidied_ = clock_.Now();
+  }
+  const absl::Status status = ledger_.ForgetOldRecords(kRecordAge);
+  if (!status.ok()) spdlog::error("old records not removed: {}", status.ToString());
 }
 
 void Scheduler::StopOverdue() {

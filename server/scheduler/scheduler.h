@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,8 @@ class Scheduler {
   std::string DeviceForScheme(std::string_view scheme);
 
   // Fills in what only the present tells: waiting reason, progress, sizes of logs.
-  void Enrich(gq::v1::Job* job);
+  void Enrich(gq::v1::Job* job) { EnrichAll({job, 1}); }
+  void EnrichAll(std::span<gq::v1::Job> jobs);
   absl::StatusOr<std::vector<BoardRecord>> Boards();
   absl::StatusOr<std::vector<gq::v1::Capability>> Capabilities();
 
@@ -97,12 +99,14 @@ class Scheduler {
  private:
   void AttemptsEnded(const std::vector<LeaseRecord>& leases);
   void AttemptEnded(std::string_view job_id, int attempt);
+  void EnrichWithProgress(gq::v1::Job* job);
   void NoteProgress(const gq::v1::SynchronizeRequest& request);
   absl::Status StoreResult(const gq::v1::LeaseReport& report,
                            gq::v1::SynchronizeResponse* response);
   absl::Status HandOut(const gq::v1::SynchronizeRequest& request, int places,
                        gq::v1::SynchronizeResponse* response);
   void StopOverdue();
+  void Tidy();
   bool IsLocal(std::string_view agent);
 
   Ledger& ledger_;
@@ -119,6 +123,7 @@ class Scheduler {
   std::set<std::string, std::less<>> local_agents_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string, std::less<>> starting_ ABSL_GUARDED_BY(mutex_);
   absl::Time starting_until_ ABSL_GUARDED_BY(mutex_);
+  absl::Time tidied_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Stop orders that were told, by lease; forgotten with the lease.
   std::set<std::string, std::less<>> told_to_stop_ ABSL_GUARDED_BY(mutex_);
   struct JobProgress {

@@ -4,7 +4,6 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
-#include "server/ledger/enum_text.h"
 #include "server/scheduler/placement.h"
 #include "server/scheduler/scheduler.h"
 
@@ -59,7 +58,7 @@ std::string Scheduler::DeviceForScheme(std::string_view scheme) {
   return "";
 }
 
-void Scheduler::Enrich(gq::v1::Job* job) {
+void Scheduler::EnrichWithProgress(gq::v1::Job* job) {
   int step_index = 0;
   gq::v1::StepProgress progress;
   if (Progress(job->id(), &step_index, &progress) && step_index < job->steps_size() &&
@@ -71,11 +70,17 @@ void Scheduler::Enrich(gq::v1::Job* job) {
       if (attempt.log_size() == 0) attempt.set_log_size(logs_.Size(job->id(), attempt.number()));
     }
   }
-  if (IsFinal(job->state())) return;
-  const auto waiting = std::any_of(job->steps().begin(), job->steps().end(), [](const auto& step) {
-    return step.state() == gq::v1::STEP_STATE_QUEUED;
-  });
-  if (!waiting) return;
+}
+
+void Scheduler::EnrichAll(std::span<gq::v1::Job> jobs) {
+  std::map<std::string_view, gq::v1::Job*> waiting;
+  for (gq::v1::Job& job : jobs) {
+    EnrichWithProgress(&job);
+    for (const gq::v1::Step& step : job.steps()) {
+      if (step.state() == gq::v1::STEP_STATE_QUEUED) waiting[job.id()] = &job;
+    }
+  }
+  if (waiting.empty()) return;
   const auto steps = ledger_.ListQueuedSteps();
   const auto usage = ledger_.ListUsage(clock_.Now() - times_.fair_share_window);
   const auto boards = ledger_.ListBoards(times_.online_within);
@@ -93,9 +98,9 @@ void Scheduler::Enrich(gq::v1::Job* job) {
   }
   const auto order = ServingOrder(*steps, *usage, *boards);
   for (const QueuedStep& step : *steps) {
-    if (step.job_id == job->id()) {
-      job->set_waiting_reason(WhyWaiting(step, order, *boards, workers));
-    }
+    const auto job = waiting.find(step.job_id);
+    if (job == waiting.end()) continue;
+    job->second->set_waiting_reason(WhyWaiting(step, order, *boards, workers));
   }
 }
 
