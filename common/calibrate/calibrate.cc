@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/calibrate/observe_operator.h"
-#include "common/calibrate/observed_graph.h"
+#include "common/calibrate/tapped_graph.h"
 #include "common/graph/graph_index.h"
 #include "common/runtime/session.h"
 
@@ -71,7 +72,7 @@ class Calibration {
 
   std::unique_ptr<ObserverSet> observers_;
   std::unique_ptr<runtime::FloatOperators> operators_;
-  ObservedGraph observed_;
+  TappedGraph observed_;
   std::unique_ptr<runtime::Session> session_;
   std::set<int64_t> skipped_;
   std::vector<runtime::Tensor> sample_;
@@ -86,7 +87,15 @@ absl::Status Calibration::Prepare() {
                                              static_cast<size_t>(threads));
   GQ_ASSIGN_OR_RETURN(operators_, runtime::FloatOperators::Create(
                                       *library, {ObserveOperator(*observers_)}, threads));
-  observed_ = InsertObservers(model_, tensors_, *observers_);
+  std::map<std::string_view, Grid> grids;
+  std::vector<std::string> names;
+  for (const TensorRequest& request : tensors_) {
+    names.push_back(request.name);
+    grids.emplace(request.name, request.grid);
+  }
+  observed_ =
+      InsertTaps(model_, names, {.op_type = kObserveOperator},
+                 [&](const std::string& name) { return observers_->Add(name, grids.at(name)); });
   GQ_ASSIGN_OR_RETURN(runtime::Session session,
                       runtime::Session::Create(
                           observed_.model, {.optimization = options_.quark_compatible

@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/calibrate/observe_operator.h"
-#include "common/calibrate/observed_graph.h"
+#include "common/calibrate/tapped_graph.h"
 #include "common/runtime/session.h"
 #include "onnx/defs/parser.h"
 
@@ -173,8 +173,10 @@ branch (float[1, 4] x, bool c) => (float[1, 4] y, float[1, 4] z)
     const auto operators = runtime::FloatOperators::Create(**runtime::OrtLibrary::Get(),
                                                            {ObserveOperator(observers)}, 1);
     ASSERT_TRUE(operators.ok()) << operators.status();
-    const ObservedGraph observed =
-        InsertObservers(model, Requests({"a", "b", "d", "e"}), observers);
+    const std::vector<std::string> tensors = {"a", "b", "d", "e"};
+    const TappedGraph observed =
+        InsertTaps(model, tensors, {.op_type = kObserveOperator},
+                   [&](const std::string& name) { return observers.Add(name, Grid::kInt8); });
     const auto session =
         runtime::Session::Create(observed.model, {.custom_op_domains = {(*operators)->domain()}});
     ASSERT_TRUE(session.ok()) << session.status();

