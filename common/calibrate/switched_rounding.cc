@@ -75,7 +75,9 @@ __attribute__((target("avx2"))) size_t RoundBfloat16Avx2(std::span<const float> 
 #endif
 
 // How many leading values were rounded.
-size_t RoundFast(const Rounding& rounding, std::span<const float> from, std::span<float> to) {
+size_t RoundFast([[maybe_unused]] const Rounding& rounding,
+                 [[maybe_unused]] std::span<const float> from,
+                 [[maybe_unused]] std::span<float> to) {
 #if GQ_HAS_AVX2_TARGET
   if (HasAvx2()) {
     if (rounding.kind == Rounding::Kind::kInteger) return RoundIntegersAvx2(rounding, from, to);
