@@ -126,7 +126,7 @@ absl::Status Calibration::RunSample(int64_t index, std::set<int64_t>* bad) {
   }
   if (observers_->trouble().empty()) return absl::OkStatus();
   const std::string what = base::StrCat(observers_->trouble(), " in sample ", index);
-  if (!options_.allow_nonfinite) {
+  if (!options_.allow_nonfinite && !data_.allow_nonfinite()) {
     return MakeError(Reason::kDataNonfinite, what,
                      "Look at this sample and at the operators before this tensor, or leave such "
                      "samples out with --allow-nonfinite.");

@@ -22,7 +22,8 @@ struct TensorRequest {
 struct CalibrateOptions {
   // Quark's way: graph optimizations off, one intra-op thread, NaN and infinity replaced.
   bool quark_compatible = false;
-  // NaN or infinity in a tensor: leave the sample out with a warning instead of failing.
+  // NaN or infinity in a tensor: leave the sample out with a warning instead of failing. A data set
+  // that allows them in samples allows them in tensors too.
   bool allow_nonfinite = false;
   // Intra-op threads. 0: a number that depends on the host alone, so that the result does not
   // depend on settings.

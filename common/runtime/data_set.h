@@ -66,6 +66,7 @@ class DataSet {
   const std::vector<InputSpec>& inputs() const { return inputs_; }
   int64_t size() const { return size_; }
   bool random() const { return random_; }
+  bool allow_nonfinite() const { return options_.allow_nonfinite; }
   // How files were mapped to inputs and anything worth a warning, one sentence each, for the log.
   const std::vector<std::string>& description() const { return description_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
