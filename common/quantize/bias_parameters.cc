@@ -6,6 +6,14 @@
 
 namespace gq::quantize {
 
+double LeastWeightScale(float bias, float input_scale) {
+  constexpr double kMargin = 1.0001;
+  const double magnitude = std::fabs(static_cast<double>(bias));
+  const double input = std::fabs(static_cast<double>(input_scale));
+  if (input == 0) return 0;
+  return kMargin * magnitude / std::numeric_limits<int32_t>::max() / input;
+}
+
 Int32Bias QuantizeBias(std::span<const float> values, std::span<const QuantParams> input,
                        std::span<const QuantParams> weight, float beta) {
   constexpr double kMin = std::numeric_limits<int32_t>::min();

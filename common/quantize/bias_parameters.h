@@ -20,4 +20,7 @@ struct Int32Bias {
 Int32Bias QuantizeBias(std::span<const float> values, std::span<const QuantParams> input,
                        std::span<const QuantParams> weight, float beta);
 
+// The smallest weight scale with which a bias value fits into int32 at `input_scale`.
+double LeastWeightScale(float bias, float input_scale);
+
 }  // namespace gq::quantize

@@ -103,6 +103,9 @@ struct QuantizeContext {
     const auto it = tensor_positions.find(base::ToAbsl(name));
     return it == tensor_positions.end() ? nullptr : &tensors[it->second];
   }
+  QuantizedTensor* MutableTensor(std::string_view name) {
+    return const_cast<QuantizedTensor*>(FindTensor(name));
+  }
   void AddTensor(QuantizedTensor tensor) {
     tensor_positions.emplace(tensor.name, tensors.size());
     tensors.push_back(std::move(tensor));

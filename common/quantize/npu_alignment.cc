@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/quantize/bias_parameters.h"
@@ -25,7 +27,16 @@ struct AlignmentRule {
 class Aligner {
  public:
   explicit Aligner(QuantizeContext& context)
-      : context_(context), positions_(context.model, context.settings) {}
+      : context_(context), positions_(context.model, context.settings) {
+    if (context.settings.quark) return;
+    for (const QuantizedTensor& tensor : context.tensors) {
+      if (tensor.data_name.empty() || tensor.values.dtype() != onnx::TensorProto::FLOAT) continue;
+      const auto values = tensor.values.As<float>();
+      if (std::all_of(values.begin(), values.end(), [](float value) { return value == 0; })) {
+        zero_scales_.insert(tensor.scale_name);
+      }
+    }
+  }
 
   int Run() {
     const Alignment& wanted = context_.settings.alignment;
@@ -80,7 +91,8 @@ class Aligner {
     if (!output) return;
     int lowest = output.position;
     for (int i = 0; i < node.input_size(); ++i) {
-      if (const PositionSlot input = positions_.Input(node, i)) {
+      const PositionSlot input = positions_.Input(node, i);
+      if (input && !zero_scales_.contains(input.node->input(1))) {
         lowest = std::min(lowest, input.position);
       }
     }
@@ -195,6 +207,8 @@ class Aligner {
 
   QuantizeContext& context_;
   PositionGraph positions_;
+  // Of constants that are zero throughout: they fit any position and shall not impose theirs.
+  absl::flat_hash_set<std::string> zero_scales_;
   std::string_view rule_;
   bool moved_ = false;
 };

@@ -16,8 +16,10 @@ namespace gq::quantize {
 //                                   (lower bound 0 before a LeakyRelu)
 //   HardSigmoid                     0 <= ip <= 15, op >= 7, 14 + ip - op >= 0
 //   Mul of a swish                  0 <= ip0 + ip1 - op <= 15, op moves
-// A rule whose positions are not all there is passed over. Rounds are repeated while something
-// moved (the shift write of Mul alone asks for no further round), at most Alignment::max_rounds.
+// A rule whose positions are not all there is passed over. A constant of zeros has no say in its
+// Concat's position, it only takes it over (in Quark its scale of 1 counts). Rounds are repeated
+// while something moved (the shift write of Mul alone asks for no further round), at most
+// Alignment::max_rounds.
 class AlignForNpu : public QuantizePass {
  public:
   std::string_view name() const override { return "NPU alignment"; }

@@ -268,7 +268,7 @@ class Inserter {
       return absl::OkStatus();
     }
     const QuantizedTensor* input = context_.FindTensor(planned.input);
-    const QuantizedTensor* weight = context_.FindTensor(planned.weight);
+    QuantizedTensor* weight = context_.MutableTensor(planned.weight);
     if (input == nullptr || weight == nullptr) {
       context_.Warn(base::StrCat("Bias '", planned.name, "' stays float: input or weight of '",
                                  planned.node->name(), "' is not quantized"));
@@ -276,6 +276,9 @@ class Inserter {
     }
     const onnx::TensorProto* initializer = context_.index.Initializer(planned.name);
     GQ_ASSIGN_OR_RETURN(const TensorView view, context_.float_model.Data(*initializer));
+    if (!context_.settings.quark && WidenForBias(view.As<float>(), *input, planned.beta, weight)) {
+      ReplaceWeight(*weight);
+    }
     const Int32Bias bias =
         QuantizeBias(view.As<float>(), input->params, weight->params, planned.beta);
     if (bias.saturated) {
@@ -313,6 +316,39 @@ class Inserter {
     ReplaceReader(planned.node, planned.name, output);
     context_.tensors.push_back(std::move(tensor));
     return absl::OkStatus();
+  }
+
+  // Raises weight scales so far that the bias fits into int32 with the product of the scales; a
+  // channel of tiny weights with a large bias would saturate otherwise. True when one was raised.
+  bool WidenForBias(std::span<const float> bias, const QuantizedTensor& input, float beta,
+                    QuantizedTensor* weight) const {
+    const size_t channels = weight->params.size();
+    if (context_.settings.activation_scale == ScaleType::kPowerOfTwo || weight->data_name.empty() ||
+        (channels != 1 && channels != bias.size())) {
+      return false;
+    }
+    bool raised = false;
+    for (size_t i = 0; i < bias.size(); ++i) {
+      QuantParams& params = weight->params[channels == 1 ? 0 : i];
+      const double needed = LeastWeightScale(bias[i], input.params[0].scale * beta);
+      if (!(params.scale < needed)) continue;
+      params.scale = static_cast<float>(needed);
+      raised = true;
+    }
+    return raised;
+  }
+
+  // Stores a weight again with its present parameters.
+  void ReplaceWeight(const QuantizedTensor& weight) {
+    for (auto& initializer : *graph_->mutable_initializer()) {
+      if (initializer.name() == weight.data_name) {
+        context_.model.SetData(QuantizeTensor(weight.values.As<float>(), weight.values.dims(),
+                                              weight.axis, weight.params),
+                               &initializer);
+      } else if (initializer.name() == weight.scale_name) {
+        context_.model.SetData(ScaleTensor(weight.params, weight.axis), &initializer);
+      }
+    }
   }
 
   void RemoveInitializer(const std::string& name) {

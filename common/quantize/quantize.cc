@@ -19,6 +19,7 @@
 #include "common/quantize/sanity.h"
 #include "common/quantize/settings.h"
 #include "common/quantize/targets.h"
+#include "common/quantize/topological_order.h"
 
 namespace gq::quantize {
 namespace {
@@ -157,13 +158,18 @@ absl::Status QuantizeStatically(ContextPtr& context, runtime::DataSet& data,
 
 }  // namespace
 
-absl::StatusOr<QuantizeResult> Quantize(const graph::Model& float_model,
-                                        const QuantizeConfig& config, runtime::DataSet& data,
-                                        base::Reporter& reporter, const QuantizeInputs& inputs) {
+absl::StatusOr<QuantizeResult> Quantize(const graph::Model& model, const QuantizeConfig& config,
+                                        runtime::DataSet& data, base::Reporter& reporter,
+                                        const QuantizeInputs& inputs) {
   Stopwatch watch;
+  graph::Model float_model = model;
+  if (config.compatibility == Compatibility::kQuark) {
+    // The order of nodes decides about numbers of dedicated pairs and the course of alignment.
+    GQ_RETURN_IF_ERROR(SortBreadthFirst(float_model.mutable_graph()));
+  }
   PhaseSeconds seconds;
   const onnx::GraphProto& users_graph =
-      inputs.origin == nullptr ? float_model.graph() : *inputs.origin->graph;
+      inputs.origin == nullptr ? model.graph() : *inputs.origin->graph;
 
   const graph::GraphIndex index(float_model.graph());
   GQ_ASSIGN_OR_RETURN(Targets targets, ResolveTargets(config, index, inputs.origin));

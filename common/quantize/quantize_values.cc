@@ -18,6 +18,28 @@ float QuantizedAsFloat(float value, const QuantParams& params, IntegerRange rang
   return std::clamp(steps, static_cast<float>(range.min), static_cast<float>(range.max));
 }
 
+// The same round trip for types of at most 16 bits in a form that compilers turn into vector code:
+// adding and taking away 1.5 * 2^23 rounds half to even.
+void RoundTripNarrow(std::span<const float> values, const QuantParams& params, IntegerRange range,
+                     float* result) {
+  constexpr float kRound = 12582912.0f;
+  constexpr float kBeyond = 1048576.0f;  // outside of every range, inside of what kRound rounds
+  const auto zero_point = static_cast<float>(params.zero_point);
+  const auto lowest = static_cast<float>(range.min);
+  const auto highest = static_cast<float>(range.max);
+  const float scale = params.scale;
+  for (size_t i = 0; i < values.size(); ++i) {
+    float steps = values[i] / scale;
+    steps = steps == steps ? steps : 0.0f;
+    steps = steps < kBeyond ? steps : kBeyond;
+    steps = steps > -kBeyond ? steps : -kBeyond;
+    steps = (steps + kRound) - kRound + zero_point;
+    steps = steps < highest ? steps : highest;
+    steps = steps > lowest ? steps : lowest;
+    result[i] = (steps - zero_point) * scale;
+  }
+}
+
 uint16_t ReducedFloatBits(float value, const QuantParams& params) {
   const float scaled = value / params.scale;
   return params.type == TensorProto::FLOAT16 ? graph::FloatToHalf(scaled)
@@ -97,6 +119,10 @@ std::vector<std::byte> QuantizePerChannel(std::span<const float> values,
 std::vector<float> RoundTrip(std::span<const float> values, const QuantParams& params) {
   std::vector<float> result(values.size());
   const IntegerRange range = RangeOf(params.type, true);
+  if (!IsReducedFloat(params.type) && graph::BitsPerElement(params.type) <= 16) {
+    RoundTripNarrow(values, params, range, result.data());
+    return result;
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     if (IsReducedFloat(params.type)) {
       const uint16_t bits = ReducedFloatBits(values[i], params);

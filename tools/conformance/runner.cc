@@ -8,6 +8,7 @@
 #include "common/base/text.h"
 #include "common/graph/model.h"
 #include "common/graph/optimize.h"
+#include "common/quantize/preparation.h"
 #include "common/quantize/quantize.h"
 #include "common/runtime/constant_evaluator.h"
 #include "common/runtime/data_set.h"
@@ -188,9 +189,7 @@ class CaseRunner {
   absl::StatusOr<graph::Model> Prepared(const quantize::QuantizeConfig& config,
                                         quantize::ModelOrigin* origin) {
     GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(folder_ / "model.onnx"));
-    graph::OptimizeOptions options;
-    options.optimize = config.options.optimize_model.value_or(true);
-    options.simplify = config.options.simplify_model.value_or(true);
+    const graph::OptimizeOptions options = quantize::PreparationFor(config);
     runtime::OrtConstantEvaluator evaluator;
     base::NullReporter reporter;
     GQ_ASSIGN_OR_RETURN(const auto report,
