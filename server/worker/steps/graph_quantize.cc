@@ -51,9 +51,6 @@ void LogResult(const json& report, const fs::path& output, int64_t float_bytes,
                 static_cast<double>(quantized_bytes) / 1e6, static_cast<double>(float_bytes) / 1e6,
                 static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes));
   log.Info("Quantize", StrCat(output.filename().string(), ": ", text));
-  if (quantized_bytes >= float_bytes) {
-    log.Warn("Quantize", "the quantized model is not smaller than the float model");
-  }
 }
 
 }  // namespace
@@ -74,10 +71,10 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   quantize::QuantizeInputs quantize_inputs;
   quantize_inputs.origin = &origin;
   quantize_inputs.threads = inputs.Threads();
-  GQ_ASSIGN_OR_RETURN(quantize::QuantizeResult quantized,
-                      quantize::QuantizeWithRecovery(optimized.float_model, strategy.config,
-                                                     strategy.recover, *data.samples, log,
-                                                     quantize_inputs));
+  GQ_ASSIGN_OR_RETURN(
+      quantize::QuantizeResult quantized,
+      quantize::QuantizeWithRecovery(optimized.float_model, strategy.config, strategy.recover,
+                                     *data.samples, log, quantize_inputs));
   watch.Lap("quantize");
 
   GQ_RETURN_IF_ERROR(

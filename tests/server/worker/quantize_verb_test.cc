@@ -64,6 +64,7 @@ TEST_F(QuantizeVerbTest, WritesModelAndReport) {
 
 // The documented form: for each step exactly six lines, but for the clock.
 TEST_F(QuantizeVerbTest, QuietLogHasTheDocumentedForm) {
+  WriteConvModel("m.onnx", 128);  // large enough to become smaller, which would be a warning
   const Outcome outcome = Quantize({"--quiet", "--evaluate", "--target-accuracy", "psnr>10"});
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   const std::vector<std::string> lines = Lines(outcome.out);

@@ -86,8 +86,8 @@ TEST(StrategyTest, ExcludedNodesAreListedOnce) {
 
 TEST(StrategyTest, PostProcessingOfADetectorStaysFloat) {
   const graph::Model model = Parse(
-      "g (float[1,8] x) => (float[1,3] v, int64[1,3] i) "
-      "<float[8,10] w = {0}, int64[1] k = {3}> "
+      "g (float[1,2] x) => (float[1,3] v, int64[1,3] i) "
+      "<float[2,4] w = {1, 2, 3, 4, 5, 6, 7, 8}, int64[1] k = {3}> "
       "{ s = MatMul(x, w) t = Sigmoid(s) v, i = TopK(t, k) }");
   const auto derived = Choose({}, model, graph::TaskType::kDetection);
   ASSERT_TRUE(derived.ok()) << derived.status();

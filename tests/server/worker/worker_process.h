@@ -80,15 +80,20 @@ class WorkerTest : public testing::Test {
     Write(name, proto.SerializeAsString());
   }
 
-  // A convolution with a Relu behind it: input x [1,2,4,4], output y [1,3,4,4].
-  void WriteConvModel(const std::string& name) const {
-    std::string weights;
-    for (int i = 0; i < 54; ++i) {
+  // A convolution with a Relu behind it: input x [1,2,4,4], output y [1,channels,4,4].
+  void WriteConvModel(const std::string& name, int channels = 3) const {
+    std::string weights, biases;
+    for (int i = 0; i < channels * 18; ++i) {
       weights += (i == 0 ? "" : ", ") + std::to_string(((i * 7) % 11 - 5) * 0.03125);
     }
-    WriteModel(name, "g (float[1,2,4,4] x) => (float[1,3,4,4] y) <float[3,2,3,3] w = {" + weights +
-                         "}, float[3] b = {0.125, -0.25, 0.5}> { c = Conv<kernel_shape=[3,3], "
-                         "pads=[1,1,1,1]>(x, w, b) y = Relu(c) }");
+    for (int i = 0; i < channels; ++i) {
+      biases += (i == 0 ? "" : ", ") + std::to_string((i % 5 - 2) * 0.125);
+    }
+    const std::string n = std::to_string(channels);
+    WriteModel(name, "g (float[1,2,4,4] x) => (float[1," + n + ",4,4] y) <float[" + n +
+                         ",2,3,3] w = {" + weights + "}, float[" + n + "] b = {" + biases +
+                         "}> { c = Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(x, w, b) "
+                         "y = Relu(c) }");
   }
 
   // `count` samples of 1 x 2 x 4 x 4 within [-1, 1]; `bad` is put into the last one.
