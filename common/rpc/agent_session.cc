@@ -234,7 +234,7 @@ absl::Status AgentSession::Impl::Loop() {
       backoff.Reset();
       Handle(response);
       const absl::Duration pause = kMinInterval - (SteadyNow() - start);
-      WaitForChange(std::max(FromProto(response.next_sync_in()), pause));
+      if (!Finished()) WaitForChange(std::max(FromProto(response.next_sync_in()), pause));
       continue;
     }
     {

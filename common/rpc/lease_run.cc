@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<LeaseRun>> LeaseRun::Recover(LeaseServices& servi
                                                             const StoredLease& stored) {
   services.store.RemoveWork(stored.lease);
   GQ_ASSIGN_OR_RETURN(std::unique_ptr<LeaseRun> run, Make(services, stored.lease));
-  run->thread_ = std::thread([r = run.get(), result = stored.result] {
+  run->thread_ = std::thread([r = run.get(), result = stored.result, start = stored.start] {
     if (result) {
       r->Deliver(*result);
       return;
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<LeaseRun>> LeaseRun::Recover(LeaseServices& servi
     const auto lost =
         ResultOf(gq::v1::ATTEMPT_STATE_LOST,
                  MakeError(Reason::kWorkerLost, "the worker was restarted while the step ran"));
-    r->LogEnd(lost, absl::ZeroDuration());
+    r->LogEnd(lost, absl::Now() - start);
     r->Deliver(lost);
   });
   return run;

@@ -1,9 +1,12 @@
 #include "common/rpc/lease_store.h"
 
+#include <sys/stat.h>
+
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -22,6 +25,12 @@ template <typename Message>
 bool Parse(const fs::path& path, Message& message) {
   const absl::StatusOr<std::string> bytes = base::ReadFile(path);
   return bytes.ok() && message.ParseFromString(*bytes);
+}
+
+// When the file was written; now when that is not known.
+absl::Time TimeOf(const fs::path& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 ? absl::TimeFromTimespec(info.st_mtim) : absl::Now();
 }
 
 }  // namespace
@@ -47,6 +56,7 @@ std::vector<StoredLease> LeaseStore::Load() {
       fs::remove_all(entry.path(), error);
       continue;
     }
+    stored.start = TimeOf(entry.path() / "lease.pb");
     if (gq::v1::StepResult result; Parse(entry.path() / "result.pb", result)) {
       stored.result = std::move(result);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/base/file.h"
 #include "gq/v1/agent_service.pb.h"
 
@@ -13,6 +14,8 @@ namespace gq::rpc {
 
 struct StoredLease {
   gq::v1::Lease lease;
+  // When the work began.
+  absl::Time start;
   // Set when the work had ended.
   std::optional<gq::v1::StepResult> result;
 };

@@ -69,6 +69,7 @@ TEST(ChannelTest, ATokenThatChangesOnDiskIsUsedFromThenOn) {
   TokenService service;
   const std::string address = "unix:" + (folder.path() / "s").string();
   grpc::ServerBuilder builder;
+  builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 200);
   builder.AddListeningPort(address, grpc::experimental::LocalServerCredentials(UDS));
   builder.RegisterService(&service);
   const auto server = builder.BuildAndStart();

@@ -340,6 +340,8 @@ class FakeServer {
   void Start() {
     agents.Reopen();
     grpc::ServerBuilder builder;
+    // Else the end of a server can take ten seconds.
+    builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 200);
     AddServerArguments(builder);
     builder.AddListeningPort(address_, grpc::experimental::LocalServerCredentials(UDS));
     builder.RegisterService(&agents);

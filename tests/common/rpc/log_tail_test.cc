@@ -60,6 +60,8 @@ class LogTailTest : public testing::Test {
   void SetUp() override {
     const std::string address = "unix:" + (folder_.path() / "s").string();
     grpc::ServerBuilder builder;
+    // Else the end of a server can take ten seconds.
+    builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 200);
     builder.AddListeningPort(address, grpc::experimental::LocalServerCredentials(UDS));
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
