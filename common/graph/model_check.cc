@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/guarded_schemas.h"
 #include "common/graph/model.h"
 #include "onnx/checker.h"
 #include "onnx/shape_inference/implementation.h"
@@ -49,7 +50,11 @@ absl::Status CheckModel(const Model& model) {
   }
   proto.mutable_graph()->mutable_output()->Swap(&outputs);
   try {
-    onnx::checker::check_model(proto, /*full_check=*/true);
+    onnx::checker::check_model(proto, /*full_check=*/false);
+    // What the full check does besides.
+    const onnx::ShapeInferenceOptions strict(/*check_type=*/true, /*error_mode=*/1,
+                                             /*data_prop=*/false);
+    onnx::shape_inference::InferShapes(proto, &GuardedSchemas(), strict);
   } catch (const std::exception& error) {
     return base::MakeError(base::Reason::kModelInvalid,
                            base::StrCat("the ONNX checker says: ", OneLine(error.what())),

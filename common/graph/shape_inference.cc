@@ -12,6 +12,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/guarded_schemas.h"
 #include "onnx/shape_inference/implementation.h"
 
 namespace gq::graph {
@@ -60,7 +61,7 @@ absl::Status Run(InferenceMode mode, onnx::ModelProto* proto) {
     const onnx::ShapeInferenceOptions options(/*check_type=*/true,
                                               mode == InferenceMode::kStrict ? 1 : 0,
                                               /*data_prop=*/true);
-    onnx::shape_inference::InferShapes(*proto, onnx::OpSchemaRegistry::Instance(), options);
+    onnx::shape_inference::InferShapes(*proto, &GuardedSchemas(), options);
   } catch (const std::exception& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
