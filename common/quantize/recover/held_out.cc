@@ -5,12 +5,16 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/graph/edits.h"
+#include "common/graph/graph_index.h"
 #include "common/runtime/session.h"
 
 namespace gq::quantize {
 namespace {
 
-constexpr double kLowest = -20, kHighest = 80;
+constexpr double kLowest = -20, kHighest = 60;
+constexpr int64_t kFewRows = 200;
 
 runtime::SessionOptions Options() {
   runtime::SessionOptions options;
@@ -19,12 +23,56 @@ runtime::SessionOptions Options() {
   return options;
 }
 
+int64_t Rows(const graph::GraphIndex& index, std::string_view tensor) {
+  const auto shape = index.StaticShape(tensor);
+  if (!shape || shape->empty()) return kFewRows;
+  int64_t rows = 1;
+  for (size_t axis = 0; axis + 1 < shape->size(); ++axis) rows *= (*shape)[axis];
+  return rows;
+}
+
 }  // namespace
+
+// The model with the places that are compared as its outputs.
+absl::StatusOr<graph::Model> HeldOut::Exposing(const graph::Model& model,
+                                               const std::vector<Place>& places) {
+  graph::Model result = model;
+  const graph::GraphIndex index(model.graph());
+  onnx::GraphProto* graph = result.mutable_graph();
+  graph->clear_output();
+  int identities = 0;
+  for (const Place& place : places) {
+    std::string name = place.output;
+    if (!place.softmax.empty()) {
+      const onnx::NodeProto* node = index.FindNode(place.softmax);
+      if (node == nullptr) return base::MakeError(base::Reason::kInternal, "Softmax is gone");
+      // A name of its own, since two outputs may read the same tensor.
+      name = base::StrCat("gq_held_out_", identities++);
+      *graph->add_node() = graph::MakeNode("Identity", name, {node->input(0)}, {name});
+    }
+    auto* output = graph->add_output();
+    output->set_name(name);
+    output->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  }
+  return result;
+}
 
 absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
                                         std::vector<Sample> samples) {
   HeldOut held_out;
-  GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(float_model, Options()));
+  const graph::GraphIndex index(float_model.graph());
+  for (const auto& output : float_model.graph().output()) {
+    if (index.ElemType(output.name()) != onnx::TensorProto::FLOAT) continue;
+    Place place{.output = output.name()};
+    const onnx::NodeProto* producer = index.Producer(output.name());
+    if (producer != nullptr && graph::IsOp(*producer, "Softmax") &&
+        Rows(index, output.name()) * static_cast<int64_t>(samples.size()) < kFewRows) {
+      place.softmax = producer->name();
+    }
+    held_out.places_.push_back(std::move(place));
+  }
+  GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(float_model, held_out.places_));
+  GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   for (const Sample& sample : samples) {
     GQ_RETURN_IF_ERROR(session.Run(sample, &held_out.references_.emplace_back()));
   }
@@ -33,7 +81,8 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
 }
 
 absl::StatusOr<std::vector<double>> HeldOut::Measure(const graph::Model& candidate) const {
-  GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(candidate, Options()));
+  GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(candidate, places_));
+  GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   const size_t count = session.outputs().size();
   std::vector<double> signal(count, 0), noise(count, 0);
   std::vector<bool> is_float(count, true);

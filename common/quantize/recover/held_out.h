@@ -11,7 +11,9 @@
 namespace gq::quantize {
 
 // Signal to noise of each float output in dB against the float model, pooled over the samples
-// (10 log10(sum r^2 / sum (r-a)^2)), held within -20 .. 80.
+// (10 log10(sum r^2 / sum (r-a)^2)), held within -20 .. 60. Where an output holds few rows of a
+// Softmax, what the Softmax reads is compared instead: few probabilities near 0 and 1 say by chance
+// alone whether a model got better.
 class HeldOut {
  public:
   // Runs the float model over the samples and keeps its outputs.
@@ -21,6 +23,15 @@ class HeldOut {
   absl::StatusOr<std::vector<double>> Measure(const graph::Model& candidate) const;
 
  private:
+  struct Place {
+    std::string output;   // of the model
+    std::string softmax;  // node that is compared at its input; empty for the output itself
+  };
+
+  static absl::StatusOr<graph::Model> Exposing(const graph::Model& model,
+                                               const std::vector<Place>& places);
+
+  std::vector<Place> places_;
   std::vector<Sample> samples_;
   std::vector<std::vector<runtime::Tensor>> references_;  // by sample
 };

@@ -152,7 +152,7 @@ class Recovery {
 std::span<const RecoveryPass* const> RecoveryPasses() {
   static const BiasCorrection kBias;
   static const CompensatedRounding kRounding;
-  static const RecoveryPass* const kPasses[] = {&kBias, &kRounding};
+  static const RecoveryPass* const kPasses[] = {&kRounding, &kBias};
   return kPasses;
 }
 
