@@ -137,32 +137,36 @@ absl::StatusOr<StepResult> Dispatch(rpc::StepContext& context, const JobInputs& 
 }
 
 // The user knows the files by the names they were given, not by their places in WORKDIR.
-absl::Status WithUserNames(const absl::Status& error, const fs::path& work_dir) {
-  std::string message(base::FromAbsl(error.message()));
+std::string WithUserNames(std::string_view text, const fs::path& work_dir) {
+  std::string result(text);
   for (const char* folder : {"tmp/data/calibration/", "tmp/data/evaluation/", "in/model/",
-                             "in/reference/", "in/labels/"}) {
+                             "in/reference/", "in/labels/", "out/"}) {
     const std::string prefix = (work_dir / folder).string();
-    for (size_t at; (at = message.find(prefix)) != std::string::npos;) {
+    for (size_t at; (at = result.find(prefix)) != std::string::npos;) {
       size_t length = prefix.size();
       if (folder[0] == 't') {  // the number of the file follows
-        const size_t slash = message.find('/', at + length);
+        const size_t slash = result.find('/', at + length);
         if (slash != std::string::npos) length = slash + 1 - at;
       }
-      message.erase(at, length);
+      result.erase(at, length);
     }
   }
-  return MakeError(base::GetReason(error), message, base::GetHint(error));
+  return result;
 }
 
 }  // namespace
 
 absl::StatusOr<StepResult> RunLease(rpc::StepContext& context) {
+  const fs::path& work_dir = context.files.work_dir();
   StepLog log(context.reporter);
+  log.SetRewrite([&work_dir](std::string_view text) { return WithUserNames(text, work_dir); });
   auto inputs = InputsOfLease(context.lease, context.files);
   if (!inputs.ok()) return inputs.status();
   absl::StatusOr<StepResult> result = Dispatch(context, *inputs, log);
-  if (!result.ok()) return WithUserNames(result.status(), context.files.work_dir());
-  return result;
+  if (result.ok()) return result;
+  const absl::Status& error = result.status();
+  return MakeError(base::GetReason(error), WithUserNames(base::FromAbsl(error.message()), work_dir),
+                   base::GetHint(error));
 }
 
 }  // namespace gq::worker

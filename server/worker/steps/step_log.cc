@@ -34,7 +34,9 @@ std::string ProgressText(const base::Progress& progress, int64_t counted, double
   return text;
 }
 
-void StepLog::Log(base::LogLevel level, std::string_view component, std::string_view text) {
+void StepLog::Log(base::LogLevel level, std::string_view component, std::string_view given) {
+  const std::string rewritten = rewrite_ ? rewrite_(given) : std::string();
+  const std::string_view text = rewrite_ ? std::string_view(rewritten) : given;
   if (level == base::LogLevel::kWarn) {
     std::lock_guard lock(mutex_);
     if (std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end()) {

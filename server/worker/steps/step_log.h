@@ -28,6 +28,11 @@ class StepLog : public base::Reporter {
   explicit StepLog(base::Reporter& next, Clock clock = std::chrono::steady_clock::now)
       : next_(next), clock_(std::move(clock)) {}
 
+  // Every text goes through `rewrite` first. To be called before the log is used.
+  void SetRewrite(std::function<std::string(std::string_view)> rewrite) {
+    rewrite_ = std::move(rewrite);
+  }
+
   void Log(base::LogLevel level, std::string_view component, std::string_view text) override;
   void Report(const base::Progress& progress) override;
   bool Cancelled() const override { return next_.Cancelled(); }
@@ -37,6 +42,7 @@ class StepLog : public base::Reporter {
  private:
   base::Reporter& next_;
   Clock clock_;
+  std::function<std::string(std::string_view)> rewrite_;
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;
   std::string component_;   // of the phase whose progress is being reported

@@ -93,17 +93,18 @@ std::string Some(const std::vector<std::string>& names) {
   return text;
 }
 
-// What the structure of the model asks for.
-void DeriveFromStructure(const graph::Model& model, graph::TaskType task, Strategy& strategy) {
-  if (task == graph::TaskType::kDetection) {
-    const std::vector<std::string> tail = graph::PostProcessingNodes(model.graph());
-    if (!tail.empty()) {
-      Exclude(tail, strategy.config);
-      strategy.sentences.push_back(StrCat("detection model: the ", tail.size(),
-                                          " nodes of its post-processing stay in float (",
-                                          Some(tail), ")"));
-    }
-  }
+// A detection model computes boxes behind its last layer, which 8 bits cannot hold.
+void KeepPostProcessing(const graph::Model& model, graph::TaskType task, Strategy& strategy) {
+  if (task != graph::TaskType::kDetection) return;
+  const std::vector<std::string> tail = graph::PostProcessingNodes(model.graph());
+  if (tail.empty()) return;
+  Exclude(tail, strategy.config);
+  strategy.sentences.push_back(StrCat("detection model: the ", tail.size(),
+                                      " nodes of its post-processing stay in float (", Some(tail),
+                                      ")"));
+}
+
+void KeepAttention(const graph::Model& model, Strategy& strategy) {
   std::vector<std::string> attention = graph::AttentionNodes(model.graph());
   if (attention.empty()) return;
   std::vector<std::string> kept = std::move(attention);
@@ -187,9 +188,10 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   if (!excluded.empty()) {
     strategy.sentences.push_back(StrCat("not quantized on request: ", Some(excluded)));
   }
-  const bool derived = spec.config_json().empty() && spec.config_name().empty() &&
-                       spec.scheme().empty() && spec.compat().empty();
-  if (derived) DeriveFromStructure(user_model, task, strategy);
+  const bool derived =
+      spec.config_json().empty() && spec.config_name().empty() && spec.compat().empty();
+  if (derived) KeepPostProcessing(user_model, task, strategy);
+  if (derived && spec.scheme().empty()) KeepAttention(user_model, strategy);
   GQ_ASSIGN_OR_RETURN(strategy.recover, quantize::ParseRecover(RecoverText(spec, config)));
   if (!strategy.recover.passes.empty()) {
     strategy.sentences.push_back(

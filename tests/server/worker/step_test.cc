@@ -93,6 +93,7 @@ TEST_F(StepTest, TheLogIsStoredLinesWithoutBanner) {
   EXPECT_THAT(outcome_.out, HasSubstr("Z INFO Analyze "));
   EXPECT_THAT(outcome_.out, Not(HasSubstr(" Banner ")));
   EXPECT_THAT(outcome_.out, Not(HasSubstr(" Workflow ")));
+  EXPECT_THAT(outcome_.out, Not(HasSubstr(folder_.string())));
 }
 
 TEST_F(StepTest, AnErrorNamesTheFileAsTheUserDoes) {

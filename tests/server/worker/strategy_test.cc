@@ -93,9 +93,9 @@ TEST(StrategyTest, PostProcessingOfADetectorStaysFloat) {
   ASSERT_TRUE(derived.ok()) << derived.status();
   EXPECT_THAT(derived->config.exclude, Contains("n2"));
   EXPECT_THAT(derived->config.exclude, Not(Contains("n0")));
-  // A scheme that was asked for is applied to all of the model.
+  // What the user configures is taken as it is.
   JobSpec spec;
-  spec.set_scheme("vint8");
+  spec.set_config_name("full_vint8");
   EXPECT_THAT(Choose(spec, model, graph::TaskType::kDetection)->config.exclude, ElementsAre());
 }
 
