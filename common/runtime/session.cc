@@ -1,8 +1,7 @@
 #include "common/runtime/session.h"
 
 #include <algorithm>
-#include <array>
-#include <unordered_map>
+#include <atomic>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -73,6 +72,8 @@ struct Session::State {
   graph::TensorStore store;  // keeps the initializers' bytes alive
   std::vector<TensorInfo> inputs;
   std::vector<TensorInfo> outputs;
+  // False once a run showed that the declared shapes are wrong.
+  mutable std::atomic<bool> outputs_as_declared{true};
 };
 
 absl::Status Session::State::Start(const SessionOptions& options) {
@@ -298,32 +299,43 @@ absl::Status Session::Run(std::span<const Tensor> inputs, std::span<const int> w
     input_names.push_back(state.inputs[i].name.c_str());
   }
 
-  outputs->resize(wanted.size());
-  std::vector<const char*> output_names;
-  std::vector<OrtValue*> output_values(wanted.size(), nullptr);
-  std::vector<Owned<OrtValue>> prepared;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const TensorInfo& info = state.outputs[static_cast<size_t>(wanted[i])];
-    output_names.push_back(info.name.c_str());
-    GQ_RETURN_IF_ERROR(state.PrepareOutput(info, &(*outputs)[i], &output_values[i]));
-    prepared.push_back(Own(output_values[i], state.api.ReleaseValue));
-  }
-  GQ_RETURN_IF_ERROR(state.library.ToStatus(
-      state.api.Run(state.session, nullptr, input_names.data(), raw_inputs.data(),
-                    raw_inputs.size(), output_names.data(), output_names.size(),
-                    output_values.data()),
-      "running the model failed"));
-  absl::Status status;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (prepared[i] != nullptr) continue;
-    auto tensor = state.Unwrap(output_values[i]);
-    if (tensor.ok()) {
-      (*outputs)[i] = *std::move(tensor);
-    } else if (status.ok()) {
-      status = tensor.status();
+  const auto run = [&](bool in_place) -> absl::Status {
+    outputs->resize(wanted.size());
+    std::vector<const char*> output_names;
+    std::vector<OrtValue*> output_values(wanted.size(), nullptr);
+    std::vector<Owned<OrtValue>> prepared;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const TensorInfo& info = state.outputs[static_cast<size_t>(wanted[i])];
+      output_names.push_back(info.name.c_str());
+      if (in_place) {
+        GQ_RETURN_IF_ERROR(state.PrepareOutput(info, &(*outputs)[i], &output_values[i]));
+      }
+      prepared.push_back(Own(output_values[i], state.api.ReleaseValue));
     }
-  }
-  return status;
+    GQ_RETURN_IF_ERROR(state.library.ToStatus(
+        state.api.Run(state.session, nullptr, input_names.data(), raw_inputs.data(),
+                      raw_inputs.size(), output_names.data(), output_names.size(),
+                      output_values.data()),
+        "running the model failed"));
+    absl::Status status;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (prepared[i] != nullptr) continue;
+      auto tensor = state.Unwrap(output_values[i]);
+      if (tensor.ok()) {
+        (*outputs)[i] = *std::move(tensor);
+      } else if (status.ok()) {
+        status = tensor.status();
+      }
+    }
+    return status;
+  };
+  if (!state.outputs_as_declared) return run(false);
+  const absl::Status status = run(true);
+  if (status.ok()) return status;
+  // A model may declare other output shapes than it makes; ONNX Runtime knows the true ones then.
+  if (!run(false).ok()) return status;
+  state.outputs_as_declared = false;
+  return absl::OkStatus();
 }
 
 }  // namespace gq::runtime

@@ -92,6 +92,22 @@ scale (float[1, 1000] x) => (float[1, 1000] y)
   }
 }
 
+TEST(SessionTest, OutputsThatAreNotAsDeclared) {
+  const auto session = Session::Create(Parse(R"(
+<ir_version: 8, opset_import: ["" : 17]>
+positive (float[1, 4] x) => (int64[2, 1] where) { where = NonZero(x) })"));
+  ASSERT_TRUE(session.ok()) << session.status();
+  const std::vector<float> x = {1, 0, 3, 4};
+  const std::vector<Tensor> inputs = {Tensor::Of<float>({1, 4}, x)};
+  std::vector<Tensor> outputs;
+  for (int run = 0; run < 2; ++run) {
+    const auto status = session->Run(inputs, &outputs);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(outputs[0].shape(), ElementsAre(2, 3));
+    EXPECT_THAT(outputs[0].As<int64_t>(), ElementsAre(0, 0, 0, 0, 2, 3));
+  }
+}
+
 TEST(SessionTest, RefusedModelSaysWhy) {
   const auto session = Session::Create(Parse(R"(
 <ir_version: 8, opset_import: ["" : 17, "nobody" : 1]>
