@@ -1,11 +1,12 @@
 #include "common/graph/guarded_schemas.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "onnx/defs/shape_inference.h"
 
@@ -44,8 +45,6 @@ void CheckWindow(const onnx::InferenceContext& context, int weight_input) {
   if (rank >= 0 && weight_rank >= 0 && rank != weight_rank) {
     fail_shape_inference("The input has rank ", rank, ", the weights ", weight_rank);
   }
-  const auto* group = context.getAttribute("group");
-  if (group != nullptr && group->i() < 1) fail_shape_inference("Attribute group is ", group->i());
   const struct {
     const char* name;
     int64_t least;
@@ -69,13 +68,67 @@ void CheckWindow(const onnx::InferenceContext& context, int weight_input) {
   }
 }
 
-// Windowed operators and the input that holds their weights, -1 for none.
+// Counts that shape inference divides by.
+void CheckCounts(const onnx::InferenceContext& context) {
+  for (const char* name : {"group", "blocksize", "num_groups", "num_heads", "q_num_heads",
+                           "kv_num_heads", "num_outputs"}) {
+    const auto* attribute = context.getAttribute(name);
+    if (attribute != nullptr && attribute->i() < 1) {
+      fail_shape_inference("Attribute ", name, " is ", attribute->i());
+    }
+  }
+}
+
+// Values that are no tensors only where the operator takes such.
+void CheckKinds(const onnx::InferenceContext& context, const onnx::OpSchema& schema) {
+  for (size_t i = 0; i < context.getNumInputs() && !schema.inputs().empty(); ++i) {
+    const auto* type = context.getInputType(i);
+    if (type == nullptr || type->has_tensor_type()) continue;
+    if (type->value_case() == onnx::TypeProto::VALUE_NOT_SET) continue;
+    const auto& formal = schema.inputs()[std::min(i, schema.inputs().size() - 1)];
+    const auto& allowed = formal.GetTypes();
+    const bool tensors_only = std::all_of(allowed.begin(), allowed.end(), [](const auto& name) {
+      return name->starts_with("tensor(");
+    });
+    if (tensors_only) fail_type_inference("Input ", i, " is no tensor");
+  }
+}
+
+// An axis of the first input. Operators that add an axis count one more.
+void CheckAxis(const onnx::InferenceContext& context, std::string_view op) {
+  const auto* axis = context.getAttribute("axis");
+  const int rank = Rank(context, 0);
+  if (axis == nullptr || rank < 0 || op.find("Sequence") != std::string_view::npos) return;
+  if (op == "QuantizeLinear" || op == "DequantizeLinear")
+    return;  // without meaning for a scalar scale
+  const int64_t least = op == "OneHot" ? -rank - 1 : -rank;
+  if (axis->i() < least || axis->i() > rank) {
+    fail_shape_inference("Attribute axis is ", axis->i(), ", the input has rank ", rank);
+  }
+}
+
+constexpr int kNoWeights = -1;
+
+// Windowed operators and the input that holds their weights.
 const std::map<std::string, int, std::less<>>& WindowOps() {
-  static const std::map<std::string, int, std::less<>> ops = {
-      {"Conv", 1},         {"ConvTranspose", 1}, {"ConvInteger", 1},
-      {"DeformConv", 1},   {"QLinearConv", 3},   {"MaxPool", -1},
-      {"AveragePool", -1}, {"LpPool", -1},       {"MaxUnpool", -1}};
+  static const std::map<std::string, int, std::less<>> ops = {{"Conv", 1},
+                                                              {"ConvTranspose", 1},
+                                                              {"ConvInteger", 1},
+                                                              {"DeformConv", 1},
+                                                              {"QLinearConv", 3},
+                                                              {"MaxPool", kNoWeights},
+                                                              {"AveragePool", kNoWeights},
+                                                              {"LpPool", kNoWeights},
+                                                              {"MaxUnpool", kNoWeights}};
   return ops;
+}
+
+void Check(const onnx::InferenceContext& context, const onnx::OpSchema& schema) {
+  CheckKinds(context, schema);
+  CheckCounts(context);
+  CheckAxis(context, schema.Name());
+  const auto window = WindowOps().find(schema.Name());
+  if (window != WindowOps().end()) CheckWindow(context, window->second);
 }
 
 class Registry : public onnx::ISchemaRegistry {
@@ -84,16 +137,15 @@ class Registry : public onnx::ISchemaRegistry {
   const onnx::OpSchema* GetSchema(const std::string& key, const int max_version,
                                   const std::string& domain = onnx::ONNX_DOMAIN) const override {
     const auto* schema = onnx::OpSchemaRegistry::Schema(key, max_version, domain);
-    const auto window = WindowOps().find(key);
-    if (schema == nullptr || window == WindowOps().end() || !domain.empty()) return schema;
+    if (schema == nullptr || !schema->has_type_and_shape_inference_function()) return schema;
     const std::lock_guard lock(mutex_);
-    auto& guarded = guarded_[{key, schema->SinceVersion()}];
+    auto& guarded = guarded_[schema];
     if (guarded == nullptr) {
       guarded = std::make_unique<onnx::OpSchema>(*schema);
       guarded->TypeAndShapeInferenceFunction(
-          [inference = schema->GetTypeAndShapeInferenceFunction(),
-           weight = window->second](onnx::InferenceContext& context) {
-            CheckWindow(context, weight);
+          [schema, inference = schema->GetTypeAndShapeInferenceFunction()](
+              onnx::InferenceContext& context) {
+            Check(context, *schema);
             inference(context);
           });
     }
@@ -102,7 +154,7 @@ class Registry : public onnx::ISchemaRegistry {
 
  private:
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<std::string, int>, std::unique_ptr<onnx::OpSchema>> guarded_;
+  mutable std::map<const onnx::OpSchema*, std::unique_ptr<onnx::OpSchema>> guarded_;
 };
 
 }  // namespace

@@ -5,10 +5,11 @@
 
 namespace gq::graph {
 
-// The library's schemas, but for windowed operators (convolutions, pools) a check comes before
-// their shape inference: ranks, attribute lengths and signs. The library reads past the end of
-// vectors, or divides by zero, where these do not fit. What does not fit is a shape inference error
-// that names the attribute. Thread-safe; lives as long as the process.
+// The library's schemas, with a check before each shape inference function: kinds of inputs, axes,
+// counts, and for windowed operators (convolutions, pools) ranks, lengths and signs of attributes.
+// The library reads past the end of vectors, follows null pointers or divides by zero where these
+// do not fit. What does not fit is a shape inference error that says so. Thread-safe; lives as long
+// as the process.
 const onnx::ISchemaRegistry& GuardedSchemas();
 
 }  // namespace gq::graph

@@ -172,6 +172,23 @@ TEST(LoadTest, AbsurdDimensionsAreRefusedBeforeMemoryIsTaken) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'w'"));
 }
 
+// Each of these makes the onnx library's own shape inference crash.
+TEST(LoadTest, AttributesAndRanksThatDoNotFitAreErrors) {
+  for (const char* graph :
+       {"g (float[1,2,4,4] x, float[3] w) => (float[N,M,H,W] y) { y = Conv <pads = [1,1,1,1]> (x, "
+        "w) }",
+        "g (float[1,2,4,4] x) => (float[N,M,H,W] y) { y = MaxPool <kernel_shape = [2,2], strides = "
+        "[0,1]> (x) }",
+        "g (float[1,2,4] x) => (float[1,2,4] y) { y = LayerNormalization <axis = "
+        "9223372036854775805> (x, x) }",
+        "g (float[1,4,2,2] x) => (float[N,M,H,W] y) { y = DepthToSpace <blocksize = 0> (x) }",
+        "g (float[1,1,2,2] x, map(int64, int64[2]) i) => (float[N,M,H,W] y) { y = MaxUnpool "
+        "<kernel_shape = [2,2]> (x, "
+        "i) }"}) {
+    EXPECT_EQ(ReasonOf(LoadText(graph)), Reason::kModelInvalid) << graph;
+  }
+}
+
 TEST(LoadTest, OutputsNeedNoShapeInputsDo) {
   onnx::ModelProto proto = ReluProto();
   proto.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
