@@ -140,7 +140,7 @@ struct SaveOptions {
 absl::Status SaveModel(const Model& model, const std::filesystem::path& path,
                        const SaveOptions& options = {});
 
-// As the model was found (layout() and, when its name fits the new place, external_file()).
+// The layout in which the model was found.
 SaveOptions SameLayout(const Model& model);
 
 }  // namespace gq::graph
