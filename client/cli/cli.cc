@@ -96,6 +96,7 @@ int RunCli(std::vector<std::string> arguments) {
   AddCompletionCommand(root, commands);
 
   if (arguments.empty()) arguments.push_back("--help");
+  session.arguments = arguments;
   const auto parsed = job::ParseCommandLine(root, std::move(arguments));
   if (!parsed.ok()) {
     session.console.PrintError(parsed.status());

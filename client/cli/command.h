@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "CLI/App.hpp"
 #include "absl/status/statusor.h"
@@ -22,6 +23,7 @@ struct Session {
   Console console;
   Interrupt interrupt;
   const CLI::App* root = nullptr;
+  std::vector<std::string> arguments;  // the command line, without the program's name
 
   // A client of the server that `flag` (--server) or the environment names. Connects at the first
   // call.

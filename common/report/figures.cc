@@ -17,8 +17,9 @@ std::string ResultWords(const std::string& result) {
 // State, size and task type of the model, from whichever step analysed it.
 void AddModel(const Json& report, std::vector<Fact>& facts) {
   for (const char* step : {"graph_optimize", "analyze"}) {
-    const Json& analysis = At(report, {step, "analysis"});
-    if (!analysis.is_object()) continue;
+    const Json& part = At(report, {step});
+    const Json& analysis = At(part, {"analysis"}).is_object() ? At(part, {"analysis"}) : part;
+    if (!NumberAt(analysis, {"nodes"})) continue;
     std::string value = StrCat(TextAt(analysis, {"state"}), ", ",
                                FormatNumber(NumberAt(analysis, {"nodes"}), 0), " nodes");
     if (const auto layers = NumberAt(analysis, {"compute_layers"})) {
@@ -97,8 +98,8 @@ void AddCompile(const Json& report, std::vector<Fact>& facts) {
   const auto operators = NumberAt(compile, {"offload", "operators_percent"});
   const auto gops = NumberAt(compile, {"offload", "gops_percent"});
   if (operators || gops) {
-    facts.push_back({"Offload", StrCat(FormatNumber(operators), " % of the operators, ",
-                                       FormatNumber(gops), " % of the GOPs", mark)});
+    facts.push_back({"Offload", StrCat(FormatGeneral(operators), " % of the operators, ",
+                                       FormatGeneral(gops), " % of the GOPs", mark)});
   }
 }
 

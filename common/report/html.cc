@@ -143,8 +143,8 @@ std::string PartitionSection(const Json& report) {
   add("Class", TextAt(compile, {"class"}));
   add("Partitions on the NPU", FormatNumber(NumberAt(compile, {"partitions", "npu"}), 0));
   add("Partitions on the CPU", FormatNumber(NumberAt(compile, {"partitions", "cpu"}), 0));
-  add("Operators offloaded, %", FormatNumber(NumberAt(compile, {"offload", "operators_percent"})));
-  add("GOPs offloaded, %", FormatNumber(NumberAt(compile, {"offload", "gops_percent"})));
+  add("Operators offloaded, %", FormatGeneral(NumberAt(compile, {"offload", "operators_percent"})));
+  add("GOPs offloaded, %", FormatGeneral(NumberAt(compile, {"offload", "gops_percent"})));
   body += FactTable("Partitions", facts);
   Rows rows = {{"why on the CPU", "operators", "layers", "message", "remedy"}};
   const auto list = [](const Json& value) {

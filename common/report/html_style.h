@@ -25,7 +25,7 @@ header.met { border-color: var(--good); } header.missed { border-color: var(--ba
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin-bottom: .75rem; } th[scope="row"] { width: 15rem; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
+  vertical-align: top; overflow-wrap: break-word; }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .92em; }
 .absent, .note { color: var(--muted); } .simulated, .warning { color: var(--warn); }

@@ -68,7 +68,7 @@ class Axis {
     }
     std::vector<double> ticks;
     for (double i = std::ceil(low_ / step); i * step <= low_ + span_ * (1 + 1e-9); ++i) {
-      ticks.push_back(i * step);
+      ticks.push_back(i * step + 0.0);  // never -0
     }
     return ticks;
   }

@@ -1,0 +1,151 @@
+// A whole job on real processes: `gq run --local` starts server, worker and simulated board.
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/base/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace gq {
+namespace {
+
+namespace fs = std::filesystem;
+using base::StrCat;
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string Variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+// Samples of shape 2 x 8 x 8, values in [-1, 1), as a .npy file of format 1.0.
+void WriteSamples(const fs::path& path, int samples) {
+  std::string header =
+      StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (", samples, ", 2, 8, 8), }");
+  constexpr size_t kPrefix = 10;
+  while ((kPrefix + header.size() + 1) % 64 != 0) header += ' ';
+  header += '\n';
+  std::ofstream file(path, std::ios::binary);
+  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() % 256)
+       << static_cast<char>(header.size() / 256) << header;
+  uint32_t state = 1;
+  for (int i = 0; i < samples * 128; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float value = static_cast<float>(state >> 8) / (1 << 23) - 1;
+    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+}
+
+class LocalRunTest : public testing::Test {
+ protected:
+  LocalRunTest() {
+    std::string folder = (fs::path(testing::TempDir()) / "local_run_XXXXXX").string();
+    folder_ = mkdtemp(folder.data());
+    // Two convolutions; weights and data are small so that the job takes a second.
+    std::ofstream(folder_ / "net.onnxtxt") << kModel;
+    WriteSamples(folder_ / "d.npy", 4);
+  }
+  ~LocalRunTest() override { fs::remove_all(folder_); }
+
+  // Runs gq in the test's folder; returns its exit code.
+  int Gq(const std::string& arguments) {
+    const std::string command = StrCat(
+        "cd ", folder_.string(), " && TMPDIR=", folder_.string(), " HOME=", folder_.string(), " ",
+        fs::absolute(Variable("GQ_BIN_DIR", ".")).string(), "/gq ", arguments, " > out 2> err");
+    const int status = std::system(command.c_str());
+    out_ = ReadAll(folder_ / "out");
+    err_ = ReadAll(folder_ / "err");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  fs::path ResultFolder() {
+    for (const auto& entry : fs::directory_iterator(folder_ / "gq-runs")) return entry.path();
+    return {};
+  }
+
+  static constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 17]>
+net (float[1,2,8,8] x) => (float[1,2,8,8] y)
+<float[2,2,1,1] w1 = {0.5, -0.25, 0.125, 0.75}, float[2] b1 = {0.1, -0.1},
+ float[2,2,1,1] w2 = {1.0, 0.5, -0.5, 0.25}, float[2] b2 = {0.0, 0.2}>
+{
+  a = Conv(x, w1, b1)
+  r = Relu(a)
+  y = Conv(r, w2, b2)
+}
+)";
+
+  fs::path folder_;
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(LocalRunTest, QuantizesEvaluatesAndCompiles) {
+  ASSERT_EQ(Gq("run --local --model net.onnxtxt --calibration-data d.npy --target-accuracy "
+               "'psnr>20' --utc"),
+            0)
+      << out_ << err_;
+  for (const char* banner :
+       {"[1/4] Graph Optimize", "[2/4] Graph Quantize", "[3/4] Evaluate", "[4/4] Compile"}) {
+    EXPECT_THAT(out_, HasSubstr(banner));
+  }
+  EXPECT_THAT(out_, HasSubstr("Verdict: "));
+  EXPECT_THAT(out_, HasSubstr("(simulated)"));
+  const fs::path results = ResultFolder();
+  for (const char* name : {"report.json", "report.html", "log.txt", "model_quantized.onnx",
+                           "quark_config.json", "vitisai_config.json"}) {
+    EXPECT_GT(ReadAll(results / name).size(), 0u) << name;
+  }
+  const json report = json::parse(ReadAll(results / "report.json"), nullptr, false);
+  EXPECT_EQ(report["schema"], 1);
+  EXPECT_EQ(report["compile"]["simulated"], true);
+  EXPECT_EQ(report["steps"].size(), 4u);
+  // The private server has taken its folder with it.
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("gq-local-")) << entry.path();
+  }
+}
+
+TEST_F(LocalRunTest, TheSavedConfigurationRepeatsTheModel) {
+  ASSERT_EQ(Gq("run --local --model net.onnxtxt --calibration-data d.npy --stage quantize"), 0)
+      << out_ << err_;
+  const fs::path first = ResultFolder();
+  fs::rename(first, folder_ / "first");
+  ASSERT_EQ(Gq("run --local --model net.onnxtxt --calibration-data d.npy --stage quantize "
+               "--config first/quark_config.json"),
+            0)
+      << out_ << err_;
+  EXPECT_EQ(ReadAll(folder_ / "first/model_quantized.onnx"),
+            ReadAll(ResultFolder() / "model_quantized.onnx"));
+}
+
+TEST_F(LocalRunTest, AMissedGoalReturnsTheModelAndExitCode10) {
+  EXPECT_EQ(Gq("run --local --model net.onnxtxt --calibration-data d.npy --stage quantize "
+               "--target-accuracy 'psnr>200'"),
+            10)
+      << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("Verdict: goal not met"));
+  EXPECT_THAT(out_, HasSubstr("Try next: gq run"));
+  EXPECT_GT(ReadAll(ResultFolder() / "model_quantized.onnx").size(), 0u);
+}
+
+TEST_F(LocalRunTest, ABadModelIsAnErrorOfTheUser) {
+  std::ofstream(folder_ / "bad.onnxtxt") << "<ir_version: 8> no model";
+  EXPECT_EQ(Gq("run --local --model bad.onnxtxt --stage quantize"), 2) << out_ << err_;
+  EXPECT_THAT(err_, HasSubstr("(MODEL_INVALID)"));
+}
+
+}  // namespace
+}  // namespace gq
