@@ -45,25 +45,33 @@ bool IsAvailable(std::string_view flag_or_value) {
   return std::find(unavailable.begin(), unavailable.end(), flag_or_value) == unavailable.end();
 }
 
-// The command to try when a goal was missed, from what this version can do.
-std::string NextCommand(const gq::v1::Job& job, const job::LocalOptions& local) {
-  if (IsAvailable("explore")) {
-    return StrCat("gq run --model ", local.model, " --explore");
-  }
+// A word of a command line as a shell reads it.
+std::string ShellWord(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command to try when a goal was missed: the one that was given, with what this version can do
+// about it.
+std::string NextCommand(const gq::v1::Job& job, const std::vector<std::string>& arguments) {
+  std::string again = "gq";
+  for (const std::string& argument : arguments) base::StrAppend(&again, " ", ShellWord(argument));
+  if (IsAvailable("explore") && !job.spec().explore()) return again + " --explore";
   if (IsAvailable("from") && IsAvailable("mode=requantize") && IsAvailable("scheme=vint8+bf16")) {
     return StrCat("gq run --from ", job.id(), " --mode requantize --scheme vint8+bf16");
   }
-  std::string command = StrCat("gq run --model ", local.model);
-  if (!local.calibration_data.empty()) {
-    base::StrAppend(&command, " --calibration-data ", base::StrJoin(local.calibration_data, " "));
-  }
-  if (local.calibration_data.empty()) {
-    return command + " --calibration-data FILES   (ranges of real data instead of random ones)";
+  if (job.spec().calibration_data_size() == 0) {
+    return again + " --calibration-data FILES   (ranges of real data instead of random ones)";
   }
   if (job.spec().calibration_method().empty()) {
-    return command + " --calibration-method percentile:99.99";
+    return again + " --calibration-method percentile:99.99";
   }
-  return command + " --target-accuracy 'psnr>20'   (a goal that such a model can reach)";
+  return StrCat("gq report ", job.id(),
+                " --layers   (shows what could stay in float: --exclude NODES)");
 }
 
 // Everything between a parsed command line and its exit code.
@@ -201,7 +209,7 @@ class Submission {
     if (in_compile > 0) base::StrAppend(&text, "  compile/ (", in_compile, " files)");
     text += "\n";
     if (job.verdict() == gq::v1::VERDICT_GOAL_NOT_MET) {
-      base::StrAppend(&text, "\nTry next: ", NextCommand(job, request_.local), "\n");
+      base::StrAppend(&text, "\nTry next: ", NextCommand(job, session_.arguments), "\n");
     }
     console_.Print(text);
   }

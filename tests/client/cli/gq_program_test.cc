@@ -195,6 +195,14 @@ TEST_F(GqProgramTest, JsonGivesOneEventALine) {
   EXPECT_EQ(lines, 4);
 }
 
+TEST_F(GqProgramTest, AMissedGoalNamesTheCommandToTryNext) {
+  server_->final_job.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
+  const Outcome outcome = Run({"run", "--model", "m.onnx", "--target-accuracy", "psnr>30"});
+  EXPECT_EQ(outcome.exit_code, 10) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("Try next: gq run --model m.onnx --target-accuracy 'psnr>30' "));
+}
+
 TEST_F(GqProgramTest, AFailedJobEndsWithItsReason) {
   server_->final_job.set_state(gq::v1::JOB_STATE_FAILED);
   server_->final_job.mutable_failure()->set_reason("MODEL_INVALID");
