@@ -7,10 +7,13 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/calibrate/calibrate.h"
+#include "common/graph/analysis.h"
+#include "common/graph/shape_inference.h"
 #include "common/quantize/context.h"
 #include "common/quantize/cramped_joins.h"
 #include "common/quantize/dynamic_quantization.h"
 #include "common/quantize/emit.h"
+#include "common/quantize/first_samples.h"
 #include "common/quantize/pass.h"
 #include "common/quantize/placement.h"
 #include "common/quantize/qdq_insertion.h"
@@ -75,7 +78,7 @@ void TakeRanges(const calibrate::CalibrationTable& table, QuantizeContext& conte
 }
 
 // Calibrates for what is needed and not in `table` yet.
-absl::Status Observe(QuantizeContext& context, runtime::DataSet& data,
+absl::Status Observe(QuantizeContext& context, runtime::DataSet& data, bool allow_nonfinite,
                      calibrate::CalibrationTable* table) {
   const calibrate::MethodSpec& method = context.settings.calibration;
   std::vector<calibrate::TensorRequest> requests = RequiredObservations(context);
@@ -86,9 +89,12 @@ absl::Status Observe(QuantizeContext& context, runtime::DataSet& data,
     calibrate::CalibrateOptions options;
     options.quark_compatible = context.settings.quark;
     options.want_digest = table->data_digest.empty();
+    options.allow_nonfinite = allow_nonfinite;
+    FirstSamples first(data, context.config.options.calib_data_size.value_or(data.size()));
+    const bool all = first.size() == data.size() || first.size() == 0;
     GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable found,
                         calibrate::Calibrate(context.float_model, requests, std::span(&method, 1),
-                                             data, options, context.reporter));
+                                             all ? data : first, options, context.reporter));
     for (const auto& [name, reason] : found.left_out) {
       context.Warn(base::StrCat("Tensor '", name, "' was not observed: ", reason));
     }
@@ -104,7 +110,7 @@ absl::Status Observe(QuantizeContext& context, runtime::DataSet& data,
 
 // Leaves joins in float that one scale would spoil; the context starts anew then.
 absl::Status KeepCrampedJoinsFloat(ContextPtr& context, runtime::DataSet& data,
-                                   calibrate::CalibrationTable* table) {
+                                   bool allow_nonfinite, calibrate::CalibrationTable* table) {
   if (context->settings.quark) return absl::OkStatus();
   const std::vector<CrampedJoin> joins = FindCrampedJoins(*context);
   if (joins.empty()) return absl::OkStatus();
@@ -125,7 +131,7 @@ absl::Status KeepCrampedJoinsFloat(ContextPtr& context, runtime::DataSet& data,
   fresh->warnings = std::move(context->warnings);
   context = std::move(fresh);
   context->placement = PlaceQuantization(context->index, context->settings, context->targets);
-  return Observe(*context, data, table);
+  return Observe(*context, data, allow_nonfinite, table);
 }
 
 class Stopwatch {
@@ -141,15 +147,47 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// A tensor of unknown type cannot be quantized.
+bool HasUnknownTypes(const onnx::GraphProto& graph) {
+  const graph::GraphIndex index(graph);
+  for (const auto& node : graph.node()) {
+    for (const auto& output : node.output()) {
+      if (!output.empty() && index.ElemType(output) == onnx::TensorProto::UNDEFINED) return true;
+    }
+  }
+  return false;
+}
+
+// What would make a quantization pointless or is silently otherwise in Quark.
+absl::Status CheckInputs(QuantizeContext& context, const runtime::DataSet& data) {
+  const auto state = graph::StateOf(context.float_model.graph());
+  if (state != graph::ModelState::kFloat) {
+    const std::string what =
+        base::StrCat("The model is quantized already (", graph::ModelStateName(state), ")");
+    if (!context.settings.quark) {
+      return base::MakeError(base::Reason::kAlreadyQuantized, what,
+                             "Use --mode requantize, or dequantize the model first.");
+    }
+    context.Warn(what + "; quantizing it again, as Quark does");
+  }
+  if (context.config.options.use_random_data.value_or(false) && !data.random()) {
+    context.Warn("UseRandomData is set, but there are calibration files: the files are used");
+  }
+  return absl::OkStatus();
+}
+
 // Static ranges: Q/DQ nodes where the placement says so, then the passes.
-absl::Status QuantizeStatically(ContextPtr& context, runtime::DataSet& data,
+absl::Status QuantizeStatically(ContextPtr& context, runtime::DataSet& data, bool allow_nonfinite,
                                 calibrate::CalibrationTable* table, PhaseSeconds* seconds,
                                 Stopwatch& watch) {
   context->placement = PlaceQuantization(context->index, context->settings, context->targets);
   (*seconds)["placement"] = watch.Lap();
+  if (context->placement.tensors.empty()) {
+    context->Warn("There is nothing to quantize; the model is written as it is");
+  }
   if (context->settings.needs_calibration && !context->placement.tensors.empty()) {
-    GQ_RETURN_IF_ERROR(Observe(*context, data, table));
-    GQ_RETURN_IF_ERROR(KeepCrampedJoinsFloat(context, data, table));
+    GQ_RETURN_IF_ERROR(Observe(*context, data, allow_nonfinite, table));
+    GQ_RETURN_IF_ERROR(KeepCrampedJoinsFloat(context, data, allow_nonfinite, table));
   }
   (*seconds)["calibration"] = watch.Lap();
   GQ_RETURN_IF_ERROR(InsertQdq(*context));
@@ -166,6 +204,8 @@ absl::StatusOr<QuantizeResult> Quantize(const graph::Model& model, const Quantiz
   if (config.compatibility == Compatibility::kQuark) {
     // The order of nodes decides about numbers of dedicated pairs and the course of alignment.
     GQ_RETURN_IF_ERROR(SortBreadthFirst(float_model.mutable_graph()));
+  } else if (HasUnknownTypes(float_model.graph())) {
+    GQ_RETURN_IF_ERROR(graph::InferShapes(graph::InferenceMode::kLenient, &float_model));
   }
   PhaseSeconds seconds;
   const onnx::GraphProto& users_graph =
@@ -180,10 +220,12 @@ absl::StatusOr<QuantizeResult> Quantize(const graph::Model& model, const Quantiz
   for (const auto& warning : context->targets.warnings) context->Warn(warning);
   for (const auto& note : context->settings.notes) context->Warn(note);
 
+  GQ_RETURN_IF_ERROR(CheckInputs(*context, data));
   calibrate::CalibrationTable table;
   if (inputs.table != nullptr) table = *inputs.table;
   if (config.dynamic == DynamicForm::kNone) {
-    GQ_RETURN_IF_ERROR(QuantizeStatically(context, data, &table, &seconds, watch));
+    GQ_RETURN_IF_ERROR(
+        QuantizeStatically(context, data, inputs.allow_nonfinite, &table, &seconds, watch));
   } else {
     GQ_RETURN_IF_ERROR(QuantizeDynamically(*context));
   }

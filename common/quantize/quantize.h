@@ -29,7 +29,8 @@ struct QuantizeInputs {
   const ModelOrigin* origin = nullptr;
   // Ranges that were found before on the same model and data; calibration looks there first.
   const calibrate::CalibrationTable* table = nullptr;
-  int threads = 1;
+  // A sample on which a tensor becomes NaN or infinite is left out instead of being an error.
+  bool allow_nonfinite = false;
 };
 
 struct QuantizeResult {

@@ -8,6 +8,7 @@
 #include "common/base/sha256.h"
 #include "common/base/text.h"
 #include "common/graph/graph_index.h"
+#include "onnx/defs/schema.h"
 
 namespace gq::conformance {
 namespace {
@@ -87,41 +88,72 @@ json NodeAsJson(const onnx::NodeProto& node) {
                       AttributesOf(node)});
 }
 
-void CompareNodes(const graph::Model& model, const json& expected, Verdict* verdict) {
-  std::map<std::string, json> ours;
-  for (const auto& node : model.graph().node()) {
-    json entry = NodeAsJson(node);
-    ours.emplace(Key(entry), entry[5]);
-  }
-  std::map<std::string, json> theirs;
-  for (const auto& node : expected.at("nodes")) theirs.emplace(Key(node), node[5]);
-  for (const auto& [key, attributes] : theirs) {
-    const auto it = ours.find(key);
-    if (it == ours.end()) {
-      Differ(verdict, Aspect::kNodes, StrCat("missing node ", key));
-      return;
-    }
-    std::set<std::string> names;
-    for (const auto& [name, value] : attributes.items()) names.insert(name);
-    for (const auto& [name, value] : it->second.items()) names.insert(name);
-    for (const auto& name : names) {
-      if (attributes.contains(name) && it->second.contains(name) &&
-          SameAttribute(it->second[name], attributes[name])) {
-        continue;
-      }
-      Differ(verdict, Aspect::kNodes,
-             StrCat("attribute ", name, " of ", key, ": ours ",
-                    it->second.contains(name) ? it->second[name].dump() : "absent", ", expected ",
-                    attributes.contains(name) ? attributes[name].dump() : "absent"));
-      return;
-    }
-  }
-  for (const auto& [key, attributes] : ours) {
-    if (theirs.contains(key)) continue;
-    Differ(verdict, Aspect::kNodes, StrCat("unexpected node ", key));
-    return;
-  }
+// The value that an attribute has when a node does not give it; null when it has none.
+json DefaultOf(const std::string& op_type, const std::string& domain, const std::string& name,
+               int64_t opset) {
+  const onnx::OpSchema* schema =
+      onnx::OpSchemaRegistry::Schema(op_type, static_cast<int>(opset), domain);
+  if (schema == nullptr || !schema->attributes().contains(name)) return nullptr;
+  onnx::NodeProto node;
+  *node.add_attribute() = schema->attributes().at(name).default_value;
+  return node.attribute(0).type() == onnx::AttributeProto::UNDEFINED
+             ? json()
+             : AttributesOf(node).begin().value();
 }
+
+class NodeComparison {
+ public:
+  NodeComparison(const graph::Model& model, const json& expected, bool by_meaning, Verdict* verdict)
+      : model_(model), by_meaning_(by_meaning), verdict_(verdict) {
+    for (const auto& node : model.graph().node()) {
+      json entry = NodeAsJson(node);
+      ours_.emplace(Key(entry), entry[5]);
+    }
+    for (const auto& node : expected.at("nodes")) theirs_.emplace(Key(node), node);
+  }
+
+  void Run() {
+    const graph::GraphIndex index(model_.graph());
+    for (const auto& [key, node] : theirs_) {
+      const auto it = ours_.find(key);
+      if (it != ours_.end()) {
+        CompareAttributes(key, node, it->second);
+      } else if (!by_meaning_ || node[0] != "Constant" ||
+                 !index.IsInitializer(node[4][0].get<std::string>())) {
+        Differ(verdict_, Aspect::kNodes, StrCat("missing node ", key));
+      }
+    }
+    for (const auto& [key, attributes] : ours_) {
+      if (!theirs_.contains(key)) Differ(verdict_, Aspect::kNodes, StrCat("unexpected node ", key));
+    }
+  }
+
+ private:
+  void CompareAttributes(const std::string& key, const json& node, const json& ours) {
+    const json& theirs = node[5];
+    std::set<std::string> names;
+    for (const auto& [name, value] : theirs.items()) names.insert(name);
+    for (const auto& [name, value] : ours.items()) names.insert(name);
+    for (const auto& name : names) {
+      const auto value_of = [&](const json& attributes) -> json {
+        if (attributes.contains(name)) return attributes[name];
+        return by_meaning_ ? DefaultOf(node[0], node[1], name, model_.Opset()) : json("absent");
+      };
+      const json actual = value_of(ours);
+      const json wanted = value_of(theirs);
+      if (SameAttribute(actual, wanted)) continue;
+      Differ(verdict_, Aspect::kNodes,
+             StrCat("attribute ", name, " of ", key, ": ours ", actual.dump(), ", expected ",
+                    wanted.dump()));
+    }
+  }
+
+  const graph::Model& model_;
+  bool by_meaning_;
+  Verdict* verdict_;
+  std::map<std::string, json> ours_;
+  std::map<std::string, json> theirs_;
+};
 
 void CompareInitializer(const graph::Model& model, const onnx::TensorProto& tensor,
                         const std::string& name, const json& expected, Verdict* verdict) {
@@ -157,11 +189,17 @@ void CompareInitializer(const graph::Model& model, const onnx::TensorProto& tens
   Differ(verdict, Aspect::kInitializers, std::move(difference));
 }
 
-void CompareInitializers(const graph::Model& model, const json& expected, Verdict* verdict) {
+void CompareInitializers(const graph::Model& model, const json& expected, bool by_meaning,
+                         Verdict* verdict) {
+  std::set<std::string> constants;
+  for (const auto& node : expected.at("nodes")) {
+    if (by_meaning && node[0] == "Constant") constants.insert(node[4][0].get<std::string>());
+  }
   std::set<std::string> ours;
   const json& theirs = expected.at("initializers");
   for (const auto& tensor : model.graph().initializer()) {
     ours.insert(tensor.name());
+    if (constants.contains(tensor.name())) continue;
     if (!theirs.contains(tensor.name())) {
       Differ(verdict, Aspect::kInitializers, StrCat("unexpected initializer ", tensor.name()));
       continue;
@@ -282,14 +320,15 @@ std::string_view AspectName(Aspect aspect) {
   return "";
 }
 
-void CompareModel(const graph::Model& model, const json& expected, Verdict* verdict) {
+void CompareModel(const graph::Model& model, const json& expected, bool by_meaning,
+                  Verdict* verdict) {
   const graph::GraphIndex index(model.graph());
   for (const auto& [name, entry] : expected.at("qdq").items()) {
     CompareTensor(model, index, name, entry, verdict);
   }
   CompareWeights(model, index, expected, verdict);
-  CompareNodes(model, expected, verdict);
-  CompareInitializers(model, expected, verdict);
+  NodeComparison(model, expected, by_meaning, verdict).Run();
+  CompareInitializers(model, expected, by_meaning, verdict);
 }
 
 void CompareOutputs(const std::map<std::string, runtime::Tensor>& actual,

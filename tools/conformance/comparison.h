@@ -35,8 +35,11 @@ struct Verdict {
   bool agrees() const { return differences.empty(); }
 };
 
-// Everything but status and outputs, from `expected` (expected.*.json).
-void CompareModel(const graph::Model& model, const nlohmann::json& expected, Verdict* verdict);
+// Everything but status and outputs, from `expected` (expected.*.json). With `by_meaning` a
+// left-out attribute equals its default, and an initializer a Constant node of that name: what a
+// preparation other than Quark's own may write differently.
+void CompareModel(const graph::Model& model, const nlohmann::json& expected, bool by_meaning,
+                  Verdict* verdict);
 
 // Outputs on the evaluation samples: arrays of [samples] + shape, by output name. `scales` gives
 // the quantization step of an output where it has one.

@@ -157,7 +157,7 @@ class CaseRunner {
       result->note = "succeeds where Quark fails";
       return;
     }
-    CompareModel(*quantized, expected, &result->verdict);
+    CompareModel(*quantized, expected, options_.from_model, &result->verdict);
     CompareRun(*quantized, expected, result);
   }
 

@@ -3,19 +3,30 @@
 #include <cmath>
 
 #include "common/base/status.h"
+#include "common/graph/shape_inference.h"
 #include "common/runtime/session.h"
 #include "onnx/defs/parser.h"
 
 namespace gq::quantize {
 
-graph::Model ParseModel(const std::string& text) {
+graph::Model ParseModel(const std::string& text, const std::map<std::string, Constant>& constants) {
   onnx::ModelProto proto;
   onnx::OnnxParser parser(text.c_str());
   const auto parsed = parser.Parse(proto);
   EXPECT_TRUE(parsed.IsOK()) << parsed.ErrorMessage();
+  for (const auto& [name, constant] : constants) {
+    auto* tensor = proto.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(onnx::TensorProto::FLOAT);
+    for (const int64_t dim : constant.dims) tensor->add_dims(dim);
+    for (const float value : constant.values) tensor->add_float_data(value);
+  }
   auto model = graph::LoadModelFromBytes(proto.SerializeAsString(), "test");
   EXPECT_TRUE(model.ok()) << model.status();
-  return model.ok() ? *std::move(model) : graph::Model();
+  if (!model.ok()) return {};
+  const auto inferred = graph::InferShapes(graph::InferenceMode::kStrict, &*model);
+  EXPECT_TRUE(inferred.ok()) << inferred;
+  return *std::move(model);
 }
 
 std::filesystem::path VectorFolder() {

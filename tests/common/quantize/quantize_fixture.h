@@ -15,8 +15,14 @@
 
 namespace gq::quantize {
 
-// A model in ONNX's text format; fails the test when it does not parse.
-graph::Model ParseModel(const std::string& text);
+struct Constant {
+  std::vector<int64_t> dims;
+  std::vector<float> values;
+};
+// A model in ONNX's text format with further float initializers, shapes inferred; fails the test
+// when it does not parse.
+graph::Model ParseModel(const std::string& text,
+                        const std::map<std::string, Constant>& constants = {});
 
 // One folder of the golden vectors, and the same models prepared by this product.
 struct VectorCase {

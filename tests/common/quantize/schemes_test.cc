@@ -13,39 +13,33 @@ namespace {
 
 // Weights are a fixed pseudo-random sequence, so that the test needs no file.
 graph::Model Network() {
-  graph::Model model = ParseModel(R"(
+  uint32_t state = 1;
+  const auto random = [&](std::vector<int64_t> dims, float scale) {
+    Constant constant{.dims = dims};
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    for (int64_t i = 0; i < count; ++i) {
+      state = state * 1664525u + 1013904223u;
+      constant.values.push_back(scale * (static_cast<float>(state >> 8) / 8388608.0f - 1));
+    }
+    return constant;
+  };
+  return ParseModel(R"(
     <ir_version: 8, opset_import: ["" : 17]>
     g (float[1,4,8,8] x) => (float[1,10] y)
-    <float[1] cw, float[1] cb, float[1] gw, float[1] gb, float[1] mw, int64[2] shape = {1, 512}> {
+    <int64[2] shape = {1, 512}> {
       [conv] a = Conv <kernel_shape = [3,3], pads = [1,1,1,1]> (x, cw, cb)
       [relu] b = Relu(a)
       [flat] c = Reshape(b, shape)
       [gemm] d = Gemm <transB = 1> (c, gw, gb)
       [tanh] e = Tanh(d)
       [matmul] y = MatMul(e, mw)
-    })");
-  uint32_t state = 1;
-  const auto fill = [&](const char* name, std::vector<int64_t> dims, float scale) {
-    int64_t count = 1;
-    for (const int64_t dim : dims) count *= dim;
-    std::vector<float> values(count);
-    for (float& value : values) {
-      state = state * 1664525u + 1013904223u;
-      value = scale * (static_cast<float>(state >> 8) / 8388608.0f - 1);
-    }
-    for (auto& initializer : *model.mutable_graph()->mutable_initializer()) {
-      if (initializer.name() == name) {
-        model.SetData(graph::TensorView::Of<float>(dims, values), &initializer);
-      }
-    }
-  };
-  fill("cw", {8, 4, 3, 3}, 0.3f);
-  fill("cb", {8}, 0.5f);
-  fill("gw", {64, 512}, 0.05f);
-  fill("gb", {64}, 0.2f);
-  fill("mw", {64, 10}, 0.3f);
-  for (auto& info : *model.mutable_graph()->mutable_value_info()) (void)info;
-  return model;
+    })",
+                    {{"cw", random({8, 4, 3, 3}, 0.3f)},
+                     {"cb", random({8}, 0.5f)},
+                     {"gw", random({64, 512}, 0.05f)},
+                     {"gb", random({64}, 0.2f)},
+                     {"mw", random({64, 10}, 0.3f)}});
 }
 
 struct SchemeCase {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kVectors = "../shared/vectors/quark";
 
-std::string Run(const std::string& arguments, int* code) {
+std::string RunConformance(const std::string& arguments, int* code) {
   const std::string command =
       std::string(std::getenv("GQ_BIN_DIR")) + "/gq-conformance " + arguments + " 2>&1";
   std::string output;
@@ -30,14 +30,14 @@ TEST(VectorsTest, AllRunsAgree) {
     GTEST_SKIP() << kVectors << " is not there: the golden vectors are not shipped";
   }
   int code = 0;
-  const std::string output = Run(kVectors, &code);
+  const std::string output = RunConformance(kVectors, &code);
   EXPECT_EQ(code, 0) << output;
   EXPECT_THAT(output, testing::EndsWith("664 agree, 0 differ, 0 unsupported\n"));
 }
 
 TEST(VectorsTest, FolderWithoutVectorsIsAnError) {
   int code = 0;
-  EXPECT_THAT(Run("/nonexistent", &code), testing::HasSubstr("FILE_NOT_FOUND"));
+  EXPECT_THAT(RunConformance("/nonexistent", &code), testing::HasSubstr("FILE_NOT_FOUND"));
   EXPECT_EQ(code, 2);
 }
 
