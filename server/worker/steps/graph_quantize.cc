@@ -4,12 +4,10 @@
 #include <cstdio>
 #include <utility>
 
-#include "common/accuracy/evaluation_json.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/quantize/quantize.h"
 #include "common/quantize/quark_json.h"
-#include "server/worker/steps/equivalence.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
 #include "server/worker/steps/stopwatch.h"
@@ -70,7 +68,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
   quantize::QuantizeInputs quantize_inputs;
   quantize_inputs.origin = &origin;
-  quantize_inputs.threads = inputs.Threads();
+  quantize_inputs.allow_nonfinite = inputs.spec.allow_nonfinite();
   GQ_ASSIGN_OR_RETURN(
       quantize::QuantizeResult quantized,
       quantize::QuantizeWithRecovery(optimized.float_model, strategy.config, strategy.recover,
@@ -80,14 +78,14 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   GQ_RETURN_IF_ERROR(
       graph::SaveModel(quantized.model, output, LayoutFor(optimized.user_model, output)));
   GraphQuantizeResult result;
-  Equivalence same;
   const absl::Status gate = [&]() -> absl::Status {
     graph::LoadOptions as_it_is;
     as_it_is.check = as_it_is.normalize = false;
     GQ_ASSIGN_OR_RETURN(result.emitted, graph::LoadModel(output, as_it_is));
-    GQ_ASSIGN_OR_RETURN(same,
-                        CheckEquivalence(quantized.model, result.emitted, *data.samples, log));
-    return absl::OkStatus();
+    // The quantizer has checked and run the same model in memory.
+    if (result.emitted.Digest() == quantized.model.Digest()) return absl::OkStatus();
+    return base::MakeError(base::Reason::kSanityCheckFailed,
+                           "it holds another model than the one that was quantized");
   }();
   if (!gate.ok()) {
     std::error_code ignored;
@@ -97,7 +95,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
     }
     return base::AddContext(gate, "the file that was written");
   }
-  watch.Lap("emit");
+  watch.Lap("write");
 
   result.config_json = quantize::WriteQuarkJson(strategy.config);
   result.report = std::move(quantized.report);
@@ -105,8 +103,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   result.report["engine"] = "native";
   result.report["config"] = json::parse(result.config_json, nullptr, false);
   result.report["calibration"]["source"] = data.source;
-  result.report["sanity"]["emitted_file"] = {{"max_abs", accuracy::JsonNumber(same.max_abs)},
-                                             {"samples", 1}};
+  result.report["sanity"]["file_identical"] = true;
   const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
   const int64_t quantized_bytes = FileBytes(output, result.emitted);
   result.report["sizes"]["float_bytes"] = float_bytes;

@@ -21,9 +21,10 @@ struct GraphQuantizeResult {
 };
 
 // Quantizes `optimized.float_model` and writes the result to `output` (with external data beside it
-// when the user's model had it). The file is loaded again and compared with the model in memory on
-// one sample. On an error nothing stays at `output`. Errors: those of ChooseStrategy, DataSet,
-// Quantize and SaveModel; SANITY_CHECK_FAILED when the file computes something else.
+// when the user's model had it). The file is loaded again and compared with the model in memory,
+// which the quantizer has run on one sample. On an error nothing stays at `output`. Errors: those
+// of ChooseStrategy, DataSet, Quantize and SaveModel; SANITY_CHECK_FAILED when the file holds
+// something else.
 absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
                                                      const GraphOptimizeResult& optimized,
                                                      const std::filesystem::path& output,
