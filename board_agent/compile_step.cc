@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "board_agent/step_options.h"
 #include "common/base/file.h"
 #include "common/base/log_format.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/compile/compile_output.h"
-#include "common/compile/device.h"
 #include "common/compile/edge_quantization.h"
 #include "common/compile/partition_report.h"
 #include "common/graph/analysis.h"
@@ -35,12 +35,6 @@ using compile::PartitionReport;
 constexpr char kComponent[] = "Compile";
 constexpr char kQuantizedModel[] = "model_quantized.onnx";
 constexpr size_t kLayersInLog = 5;
-
-compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec) {
-  const bool fp16 =
-      spec.scheme() == "fp16" || spec.scheme() == "vint8+fp16" || spec.fp_precision() == "fp16";
-  return fp16 ? compile::FloatForm::kFp16 : compile::FloatForm::kBf16;
-}
 
 // A name that is safe in a path and means the model to a person.
 std::string KeyOf(const gq::v1::JobSpec& spec) {
@@ -67,7 +61,7 @@ class CompileStep {
 
   absl::StatusOr<gq::v1::StepResult> Run() {
     GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
-    if (!HasCompiler()) return LeaveOut();
+    if (const std::string reason = WhyNoCompiler(); !reason.empty()) return LeaveOut(reason);
     model_ = context_.files.artifact(kQuantizedModel).value_or(context_.files.model());
     if (!probe_.vaiml) return CompilePlain();
     GQ_RETURN_IF_ERROR(Analyze());
@@ -81,20 +75,24 @@ class CompileStep {
   }
 
  private:
-  bool HasCompiler() const {
-    return std::none_of(probe_.absent.begin(), probe_.absent.end(),
-                        [](const std::string& text) { return text.starts_with("compile:"); });
+  // Why the board has no compiler; empty when it has one.
+  std::string WhyNoCompiler() const {
+    constexpr std::string_view kPrefix = "compile: ";
+    for (const std::string& absent : probe_.absent) {
+      if (absent.starts_with(kPrefix)) return absent.substr(kPrefix.size());
+    }
+    return "";
   }
 
-  gq::v1::StepResult LeaveOut() {
+  gq::v1::StepResult LeaveOut(const std::string& reason) {
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
-    result.set_skip_reason(StrCat("there is no compiler for ", board_.device, " on ", board_.name));
-    nlohmann::ordered_json report = {{"simulated", probe_.simulated},
-                                     {"backend", backend_.name()},
-                                     {"device", board_.device},
-                                     {"skipped", result.skip_reason()},
-                                     {"warnings", nlohmann::ordered_json::array()}};
+    result.set_skip_reason(reason);
+    const nlohmann::ordered_json report = {{"simulated", probe_.simulated},
+                                           {"backend", backend_.name()},
+                                           {"device", board_.device},
+                                           {"skipped", reason},
+                                           {"warnings", nlohmann::ordered_json::array()}};
     result.set_report_json(report.dump());
     return result;
   }
@@ -136,12 +134,7 @@ class CompileStep {
   }
 
   absl::StatusOr<CompilerOptions> ChooseOptions() {
-    const bool names_device = compile::FindDevice(spec_.device()) && spec_.device() != "ve2";
-    CompilerOptions options =
-        compile::DefaultOptions(classification_, names_device ? spec_.device() : board_.device);
-    for (const std::string& text : spec_.compiler_option()) {
-      GQ_RETURN_IF_ERROR(compile::ApplyOption(text, spec_.consent(), options));
-    }
+    GQ_ASSIGN_OR_RETURN(CompilerOptions options, OptionsFor(spec_, board_, classification_));
     if (!spec_.edge_quant().empty() && spec_.edge_quant() != "none" && boundary_.empty()) {
       Warn("Edge quantization was asked for, but the model has no Q/DQ at its edges");
     } else if (spec_.edge_quant() != "auto") {
@@ -149,7 +142,6 @@ class CompileStep {
                           compile::ParseEdgeQuant(spec_.edge_quant()));
       GQ_RETURN_IF_ERROR(compile::ApplyEdgeQuant(edge, spec_.consent(), options));
     }
-    GQ_RETURN_IF_ERROR(compile::CheckOptions(options));
     return options;
   }
 

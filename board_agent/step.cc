@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "board_agent/agent_config.h"
+#include "board_agent/board_step.h"
 #include "board_agent/compile_step.h"
 #include "board_agent/serve.h"
 #include "common/base/status.h"
@@ -41,6 +42,9 @@ absl::StatusOr<gq::v1::StepResult> DoStep(rpc::StepContext& context) {
   GQ_ASSIGN_OR_RETURN(const Backend* backend, FindBackend(board.backend));
   if (context.lease.kind() == gq::v1::STEP_KIND_COMPILE) {
     return RunCompileStep(context, board, *backend);
+  }
+  if (context.lease.kind() == gq::v1::STEP_KIND_BOARD_RUN) {
+    return RunBoardStep(context, board, *backend);
   }
   return MakeError(Reason::kNotAvailable, StrCat("the agent cannot do steps of kind ",
                                                  gq::v1::StepKind_Name(context.lease.kind())));

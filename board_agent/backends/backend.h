@@ -9,9 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/base/reporter.h"
 #include "common/compile/classification.h"
 #include "common/compile/compiler_options.h"
+#include "common/runtime/tensor.h"
 
 namespace gq::agent {
 
@@ -51,6 +53,25 @@ struct CompileRun {
   std::string facts_json = "{}";                        // for the report: versions and the like
 };
 
+struct RunRequest {
+  const BoardSpec& board;
+  std::filesystem::path model;
+  compile::Classification classification;
+  compile::CompilerOptions options;
+  const std::vector<runtime::Tensor>& inputs;  // one sample, in the order of the model's inputs
+  // Of a measurement; a simulated board gives one figure.
+  int warmup = 3;
+  int runs = 50;
+  absl::Duration time_limit = absl::Seconds(10);  // of the measured runs together
+};
+
+struct BoardRun {
+  std::vector<runtime::Tensor> outputs;  // of the sample
+  std::vector<double> samples_ms;        // inference time of each run, nothing else
+  double setup_seconds = 0;              // session or model load and the first run
+  std::string conditions_json = "{}";    // what the figures hold for
+};
+
 // Implementations are stateless but for their configuration, and thread-safe. Long work asks
 // reporter.Cancelled() and then returns kCancelled.
 class Backend {
@@ -63,6 +84,9 @@ class Backend {
   // Errors: kModelInvalid and the like for the model, kToolMissing, kCancelled.
   virtual absl::StatusOr<CompileRun> Compile(const CompileRequest& request,
                                              base::Reporter& reporter) const = 0;
+  // Errors: kBoardFailed, kRuntimeFailed, those of loading a model, kCancelled.
+  virtual absl::StatusOr<BoardRun> Run(const RunRequest& request,
+                                       base::Reporter& reporter) const = 0;
   // OK with what was checked, in words; an error says what is wrong with the board.
   virtual absl::StatusOr<std::string> CheckHealth(const BoardSpec& board,
                                                   base::Reporter& reporter) const = 0;

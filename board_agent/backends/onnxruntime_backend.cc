@@ -33,7 +33,7 @@ absl::StatusOr<Probe> OnnxRuntimeBackend::ProbeBoard(const BoardSpec& board) con
     probe.absent = {StrCat("compile: ", base::FromAbsl(library.status().message()))};
     return probe;
   }
-  probe.capabilities = {"compile:onnxruntime"};
+  probe.capabilities = {"compile:onnxruntime", StrCat("exec:", board.device)};
   const nlohmann::ordered_json facts = {{"device", board.device},
                                         {"onnxruntime_version", (*library)->version()},
                                         {"threads", Threads()},
@@ -64,6 +64,38 @@ absl::StatusOr<CompileRun> OnnxRuntimeBackend::Compile(const CompileRequest& req
                                         {"inputs", session.inputs().size()},
                                         {"outputs", session.outputs().size()}};
   run.facts_json = facts.dump();
+  return run;
+}
+
+absl::StatusOr<BoardRun> OnnxRuntimeBackend::Run(const RunRequest& request,
+                                                 base::Reporter& reporter) const {
+  GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, runtime::OrtLibrary::Get());
+  runtime::SessionOptions options;
+  options.threads = Threads();
+  options.disable_quant_qdq = false;
+  BoardRun run;
+  const absl::Duration start = rpc::SteadyNow();
+  GQ_ASSIGN_OR_RETURN(const runtime::Session session,
+                      runtime::Session::CreateFromFile(request.model, options));
+  GQ_RETURN_IF_ERROR(session.Run(request.inputs, &run.outputs));
+  run.setup_seconds = absl::ToDoubleSeconds(rpc::SteadyNow() - start);
+  std::vector<runtime::Tensor> scratch;
+  for (int i = 1; i < request.warmup; ++i) {
+    GQ_RETURN_IF_ERROR(session.Run(request.inputs, &scratch));
+  }
+  const absl::Duration end = rpc::SteadyNow() + request.time_limit;
+  for (int i = 0; i < request.runs && (i == 0 || rpc::SteadyNow() < end); ++i) {
+    if (reporter.Cancelled()) return MakeError(Reason::kCancelled, "the run was cancelled");
+    const absl::Duration before = rpc::SteadyNow();
+    GQ_RETURN_IF_ERROR(session.Run(request.inputs, &scratch));
+    run.samples_ms.push_back(absl::ToDoubleMilliseconds(rpc::SteadyNow() - before));
+    reporter.Report({"Run", i + 1, request.runs, "runs"});
+  }
+  const nlohmann::ordered_json conditions = {{"provider", "CPU"},
+                                             {"onnxruntime_version", library->version()},
+                                             {"threads", options.threads},
+                                             {"warmup", request.warmup}};
+  run.conditions_json = conditions.dump();
   return run;
 }
 

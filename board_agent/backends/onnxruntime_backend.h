@@ -12,6 +12,8 @@ class OnnxRuntimeBackend : public Backend {
   // Builds a session with all optimizations and leaves CACHE/KEY/KEY_optimized.onnx.
   absl::StatusOr<CompileRun> Compile(const CompileRequest& request,
                                      base::Reporter& reporter) const override;
+  // Measures the model on this CPU with all optimizations and its integer kernels.
+  absl::StatusOr<BoardRun> Run(const RunRequest& request, base::Reporter& reporter) const override;
   // Runs a small built-in model and compares its result with the one worked out by hand.
   absl::StatusOr<std::string> CheckHealth(const BoardSpec& board,
                                           base::Reporter& reporter) const override;

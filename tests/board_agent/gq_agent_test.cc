@@ -128,7 +128,8 @@ TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
   Start();
   ASSERT_TRUE(server_.agents.WaitForResult("a"));
   const gq::v1::SynchronizeRequest request = server_.agents.last_request();
-  EXPECT_THAT(request.capabilities(), ElementsAre("compile:onnxruntime", "compile:sim"));
+  EXPECT_THAT(request.capabilities(), ElementsAre("compile:onnxruntime", "compile:sim",
+                                                  "exec:ve2-sim", "exec:xnnpack-cpu"));
   ASSERT_EQ(request.boards_size(), 3);
   const gq::v1::BoardReport& board = request.boards(0);
   EXPECT_EQ(board.name(), "ve2-sim");
@@ -166,6 +167,48 @@ TEST_F(GqAgentTest, OnACpuBoardOnnxRuntimeOptimizesTheModel) {
   EXPECT_TRUE(report["facts"].contains("onnxruntime_version"));
   ASSERT_EQ(result.artifacts_size(), 1);
   EXPECT_EQ(result.artifacts(0).path(), "compile/probe/probe_optimized.onnx");
+}
+
+TEST_F(GqAgentTest, RunsOnASimulatedBoardWithAStatedLatency) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
+  server_.agents.Add(lease);
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
+      << state.results[0].failure().message() << state.log;
+  const auto report = nlohmann::json::parse(state.results[0].report_json());
+  EXPECT_EQ(report["simulated"], true);
+  EXPECT_GT(report["latency_ms"]["p50"], 0.0);
+  EXPECT_EQ(report["conditions"]["model"], "roofline, no hardware");
+  EXPECT_EQ(report["outputs"][0]["name"], "y");
+  EXPECT_EQ(report["outputs"][0]["cosine"], 1.0);
+}
+
+TEST_F(GqAgentTest, MeasuresOnACpuBoard) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
+  lease.set_board("xnnpack-cpu");
+  server_.agents.Add(lease);
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
+      << state.results[0].failure().message() << state.log;
+  const auto report = nlohmann::json::parse(state.results[0].report_json());
+  EXPECT_EQ(report["simulated"], false);
+  EXPECT_GT(report["samples_ms"].size(), 0U);
+  EXPECT_GE(report["latency_ms"]["p99"], report["latency_ms"]["p50"]);
+}
+
+TEST_F(GqAgentTest, ABoardThatComputesWrongIsNoticed) {
+  gq::v1::Lease lease = CompileLease("a");
+  lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
+  server_.agents.Add(lease);
+  Start({"--sim-fault", "wrong-output"});
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  EXPECT_EQ(server_.agents.Get("a").results[0].failure().reason(), "BOARD_FAILED");
 }
 
 TEST_F(GqAgentTest, ABadCompilerOptionFailsTheStepForTheUser) {

@@ -7,11 +7,13 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "board_agent/backends/probe_model.h"
 #include "board_agent/backends/sim/sim_fault.h"
 #include "board_agent/backends/sim/sim_files.h"
 #include "board_agent/backends/sim/sim_partition.h"
+#include "board_agent/backends/sim/sim_roofline.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -21,6 +23,7 @@
 #include "common/graph/analysis.h"
 #include "common/graph/shape_inference.h"
 #include "common/rpc/steady_time.h"
+#include "common/runtime/session.h"
 
 namespace gq::agent {
 namespace {
@@ -104,7 +107,7 @@ absl::StatusOr<Probe> SimBackend::ProbeBoard(const BoardSpec& board) const {
   if (IsEthos(board.device)) {
     probe.schemes = {"W8-A8", "W8-A16"};
     probe.facts_json = R"({"simulated":true,"checks_only":true})";
-    probe.absent = {"compile: there is no simulated compiler for Ethos-U; models are checked only",
+    probe.absent = {StrCat("compile: no compiler for ", board.device, "; models are checked only"),
                     "exec: nothing runs on this board"};
     return probe;
   }
@@ -116,6 +119,7 @@ absl::StatusOr<Probe> SimBackend::ProbeBoard(const BoardSpec& board) const {
         "Devices: ve2-sim, ve2-xc2ve3858, ve2-xc2ve3558, ve2-xc2ve3358, ethos-u-*.");
   }
   probe.vaiml = true;
+  probe.capabilities.push_back(StrCat("exec:", board.device));
   probe.schemes = {"vint8", "bf16", "fp16", "vint8+bf16", "vint8+fp16", "xint8"};
   probe.facts_json = FactsJson(*device);
   return probe;
@@ -145,6 +149,34 @@ absl::StatusOr<CompileRun> SimBackend::Compile(const CompileRequest& request,
   run.seconds = {{"frontend", times.frontend},
                  {"backend", times.backend},
                  {"write", absl::ToDoubleSeconds(rpc::SteadyNow() - partitioned)}};
+  return run;
+}
+
+absl::StatusOr<BoardRun> SimBackend::Run(const RunRequest& request,
+                                         base::Reporter& reporter) const {
+  GQ_ASSIGN_OR_RETURN(const SimFault fault, ParseSimFault(request.board.fault));
+  GQ_RETURN_IF_ERROR(Misbehave(fault, request.model, reporter));
+  const absl::Duration start = rpc::SteadyNow();
+  GQ_ASSIGN_OR_RETURN(const graph::Model model, LoadWithShapes(request.model));
+  const SimPartitioning partitioning =
+      PartitionForSim(model, request.classification, request.options);
+  const SimLatency latency = EstimateLatency(model, partitioning, request.options);
+
+  runtime::SessionOptions options;
+  options.optimization = runtime::OptimizationLevel::kBasic;
+  GQ_ASSIGN_OR_RETURN(const runtime::Session session, runtime::Session::Create(model, options));
+  BoardRun run;
+  GQ_RETURN_IF_ERROR(session.Run(request.inputs, &run.outputs));
+  if (reporter.Cancelled()) return Cancelled();
+  if (fault == SimFault::kWrongOutput) {
+    for (runtime::Tensor& output : run.outputs) {
+      runtime::Tensor wrong(output.dtype(), output.shape());
+      output = std::move(wrong);
+    }
+  }
+  run.setup_seconds = absl::ToDoubleSeconds(rpc::SteadyNow() - start);
+  run.samples_ms = {latency.milliseconds};
+  run.conditions_json = latency.conditions_json;
   return run;
 }
 

@@ -9,7 +9,7 @@
 namespace gq::agent {
 
 absl::StatusOr<SimFault> ParseSimFault(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, SimFault>, 8> kFaults = {{
+  static constexpr std::array<std::pair<std::string_view, SimFault>, 9> kFaults = {{
       {"", SimFault::kNone},
       {"slow", SimFault::kSlow},
       {"hang", SimFault::kHang},
@@ -17,6 +17,7 @@ absl::StatusOr<SimFault> ParseSimFault(std::string_view text) {
       {"flaky", SimFault::kFlaky},
       {"error-lines", SimFault::kErrorLines},
       {"silent-fallback", SimFault::kSilentFallback},
+      {"wrong-output", SimFault::kWrongOutput},
       {"unhealthy", SimFault::kUnhealthy},
   }};
   for (const auto& [name, fault] : kFaults) {

@@ -15,11 +15,12 @@ enum class SimFault {
   kFlaky,           // crashes in every second work folder, told apart by its name
   kErrorLines,      // errors in the log, and yet success
   kSilentFallback,  // success without a compiled model
+  kWrongOutput,     // runs give wrong values
   kUnhealthy,       // the health check fails
 };
 
-// `` (none), `slow`, `hang`, `crash`, `flaky`, `error-lines`, `silent-fallback`, `unhealthy`;
-// kInvalidFlag otherwise.
+// `` (none), `slow`, `hang`, `crash`, `flaky`, `error-lines`, `silent-fallback`,
+// `wrong-output`, `unhealthy`; kInvalidFlag otherwise.
 absl::StatusOr<SimFault> ParseSimFault(std::string_view text);
 
 }  // namespace gq::agent

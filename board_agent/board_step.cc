@@ -1,0 +1,280 @@
+#include "board_agent/board_step.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "board_agent/latency_figures.h"
+#include "board_agent/step_options.h"
+#include "common/accuracy/output_metrics.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/graph/analysis.h"
+#include "common/graph/model.h"
+#include "common/runtime/data_set.h"
+#include "common/runtime/session.h"
+
+namespace gq::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using base::MakeError;
+using base::Reason;
+using base::StrCat;
+using Json = nlohmann::ordered_json;
+
+constexpr char kComponent[] = "Run";
+// Integer kernels of a board and the CPU reference differ a little; below this they compute
+// different things.
+constexpr double kWrongCosine = 0.9;
+constexpr double kDoubtfulCosine = 0.99;
+
+// One model on the board.
+struct Measured {
+  BoardRun run;
+  LatencyFigures latency;
+  std::vector<std::string> output_names;
+  std::string model_class;
+};
+
+Json Number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+Json LatencyJson(const LatencyFigures& f) {
+  return {{"p50", f.p50},     {"p90", f.p90}, {"p99", f.p99}, {"mean", f.mean},
+          {"stdev", f.stdev}, {"min", f.min}, {"max", f.max}};
+}
+
+class BoardStep {
+ public:
+  BoardStep(const rpc::StepContext& context, const BoardSpec& board, const Backend& backend)
+      : context_(context), board_(board), backend_(backend), spec_(context.lease.spec()) {}
+
+  absl::StatusOr<gq::v1::StepResult> Run() {
+    gq::v1::StepResult result;
+    result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
+    const std::vector<std::string> reports(context_.lease.earlier_reports().begin(),
+                                           context_.lease.earlier_reports().end());
+    GQ_ASSIGN_OR_RETURN(const std::string why_not, WhyNotRun(spec_.exec_if(), reports));
+    if (!why_not.empty()) {
+      result.set_skip_reason(why_not);
+      return result;
+    }
+    GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
+    const fs::path model =
+        context_.files.artifact("model_quantized.onnx").value_or(context_.files.model());
+    GQ_RETURN_IF_ERROR(ReadSample(model));
+    GQ_ASSIGN_OR_RETURN(const Measured measured, Measure(model, "the model"));
+    Json report = Describe(measured);
+    GQ_RETURN_IF_ERROR(CompareWithCpu(model, measured, report));
+    GQ_RETURN_IF_ERROR(CompareWithFloat(measured, report));
+    report["warnings"] = warnings_;
+    result.set_report_json(report.dump());
+    return result;
+  }
+
+ private:
+  absl::Status ReadSample(const fs::path& path) {
+    GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(path));
+    GQ_ASSIGN_OR_RETURN(const std::vector<runtime::InputSpec> inputs, runtime::InputSpecs(model));
+    for (const runtime::InputSpec& input : inputs) {
+      input_text_.push_back(StrCat(input.name, " ", runtime::Describe(input.dtype, input.shape)));
+    }
+    runtime::DataSetOptions options;
+    options.num_samples = 1;
+    options.seed = static_cast<uint64_t>(spec_.has_seed() ? spec_.seed() : 42);
+    options.allow_nonfinite = spec_.allow_nonfinite();
+    std::vector<fs::path> files = context_.files.evaluation();
+    source_ = "evaluation";
+    if (files.empty()) {
+      files = context_.files.calibration();
+      source_ = "calibration";
+    }
+    absl::StatusOr<std::unique_ptr<runtime::DataSet>> data =
+        files.empty() ? runtime::DataSet::Random(inputs, options)
+                      : runtime::DataSet::Open(files, inputs, options);
+    if (files.empty()) source_ = "random";
+    if (!data.ok()) return data.status();
+    return (*data)->Read(0, &sample_).status();
+  }
+
+  absl::StatusOr<Measured> Measure(const fs::path& path, std::string_view what) {
+    GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(path));
+    const compile::Classification classification =
+        compile::Classify(graph::Analyze(model), FloatFormOf(spec_));
+    compile::CompilerOptions options;
+    if (probe_.vaiml) {
+      GQ_ASSIGN_OR_RETURN(options, OptionsFor(spec_, board_, classification));
+    }
+    context_.reporter.Info(kComponent, StrCat("Running ", what, " on ", board_.name, Simulated()));
+    Measured measured;
+    GQ_ASSIGN_OR_RETURN(measured.run,
+                        backend_.Run(RunRequest{board_, path, classification, options, sample_},
+                                     context_.reporter));
+    if (measured.run.samples_ms.empty()) {
+      return MakeError(Reason::kBoardFailed, StrCat(board_.name, " gave no figures"));
+    }
+    measured.latency = FiguresOf(measured.run.samples_ms);
+    for (const onnx::ValueInfoProto& output : model.graph().output()) {
+      measured.output_names.push_back(output.name());
+    }
+    measured.model_class = std::string(compile::ModelClassName(classification.model_class));
+    const LatencyFigures& f = measured.latency;
+    const size_t runs = measured.run.samples_ms.size();
+    context_.reporter.Info(
+        kComponent,
+        probe_.simulated
+            ? absl::StrFormat("Latency %.3f ms by the roofline model (simulated)", f.p50)
+            : absl::StrFormat("Latency p50 %.3f ms, p90 %.3f ms, p99 %.3f ms (%d runs)", f.p50,
+                              f.p90, f.p99, runs));
+    return measured;
+  }
+
+  Json Describe(const Measured& m) {
+    Json report = {{"simulated", probe_.simulated},
+                   {"backend", backend_.name()},
+                   {"device", board_.device},
+                   {"board", board_.name}};
+    report["latency_ms"] = LatencyJson(m.latency);
+    report["throughput_per_second"] = m.latency.mean > 0 ? 1000 / m.latency.mean : 0.0;
+    report["runs"] = m.run.samples_ms.size();
+    report["samples_ms"] = m.run.samples_ms;
+    Json conditions = Json::parse(m.run.conditions_json);
+    conditions["class"] = m.model_class;
+    conditions["inputs"] = input_text_;
+    conditions["batch"] = 1;
+    conditions["data"] = source_;
+    report["conditions"] = conditions;
+    report["conditions_text"] =
+        StrCat(board_.name, " (", board_.device, "), ", m.model_class, ", batch 1, inputs ",
+               base::StrJoin(input_text_, "; "), ", ", m.run.samples_ms.size(),
+               probe_.simulated ? " figure from a roofline model, no hardware" : " runs");
+    report["seconds"] = {{"setup", m.run.setup_seconds}};
+    return report;
+  }
+
+  // A board that computes wrong must be noticed.
+  absl::Status CompareWithCpu(const fs::path& path, const Measured& m, Json& report) {
+    runtime::SessionOptions options;
+    options.optimization = runtime::OptimizationLevel::kBasic;
+    GQ_ASSIGN_OR_RETURN(const runtime::Session session,
+                        runtime::Session::CreateFromFile(path, options));
+    std::vector<runtime::Tensor> expected;
+    GQ_RETURN_IF_ERROR(session.Run(sample_, &expected));
+    report["outputs"] = Json::array();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (i >= m.run.outputs.size() || m.run.outputs[i].shape() != expected[i].shape()) {
+        return MakeError(Reason::kBoardFailed,
+                         StrCat("output ", m.output_names[i], " of the board has another shape"));
+      }
+      GQ_ASSIGN_OR_RETURN(const std::vector<float> reference, expected[i].View().ToFloats());
+      GQ_ASSIGN_OR_RETURN(const std::vector<float> candidate, m.run.outputs[i].View().ToFloats());
+      accuracy::OutputMetrics metrics({.expected_elements = expected[i].size()});
+      metrics.AddSample(std::span<const float>(reference), std::span<const float>(candidate));
+      const accuracy::OutputFigures f = metrics.Figures();
+      report["outputs"].push_back({{"name", m.output_names[i]},
+                                   {"cosine", Number(f.cosine)},
+                                   {"psnr_db", Number(f.psnr_db)},
+                                   {"max_abs", Number(f.max_abs)}});
+      // Against zeros there is no angle.
+      const bool one_is_zero =
+          (f.min_candidate == 0 && f.max_candidate == 0) != (f.peak_reference == 0);
+      const double likeness = one_is_zero ? 0 : f.cosine;
+      const std::string text = absl::StrFormat("cosine %.4f", likeness);
+      if (!(likeness >= kWrongCosine)) {
+        return MakeError(Reason::kBoardFailed,
+                         StrCat("output ", m.output_names[i],
+                                " of the board differs from the CPU reference: ", text),
+                         "Check the health of the board: gq boards health.");
+      }
+      if (likeness < kDoubtfulCosine) {
+        Warn(StrCat("output ", m.output_names[i], " differs from the CPU reference: ", text));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CompareWithFloat(const Measured& m, Json& report) {
+    const std::optional<fs::path> path = context_.files.artifact("model_float.onnx");
+    if (!path) return absl::OkStatus();
+    GQ_ASSIGN_OR_RETURN(const Measured base, Measure(*path, "the float model"));
+    const double speedup = m.latency.p50 > 0 ? base.latency.p50 / m.latency.p50 : 0;
+    report["float_model"] = {{"latency_ms", LatencyJson(base.latency)},
+                             {"runs", base.run.samples_ms.size()},
+                             {"precision", probe_.vaiml ? "bf16 (fp16 where asked)" : "fp32"}};
+    report["speedup"] = speedup;
+    context_.reporter.Info(
+        kComponent, absl::StrFormat("Speed-up over the float model %.2f", speedup) + Simulated());
+    if (speedup < 1) Warn("the quantized model is slower than the float model on this board");
+    return absl::OkStatus();
+  }
+
+  std::string Simulated() const { return probe_.simulated ? " (simulated)" : ""; }
+
+  void Warn(std::string text) {
+    context_.reporter.Warn(kComponent, text);
+    warnings_.push_back(std::move(text));
+  }
+
+  const rpc::StepContext& context_;
+  const BoardSpec& board_;
+  const Backend& backend_;
+  const gq::v1::JobSpec& spec_;
+  Probe probe_;
+  std::vector<runtime::Tensor> sample_;
+  std::vector<std::string> input_text_;
+  std::string source_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> WhyNotRun(std::string_view condition,
+                                      const std::vector<std::string>& reports) {
+  constexpr std::string_view kOffload = "offload>=";
+  double wanted = 0;
+  if (condition.empty() || condition == "always") return "";
+  if (condition == "full-offload") {
+    wanted = 100;
+  } else {
+    std::string_view number = condition;
+    if (number.starts_with(kOffload)) number.remove_prefix(kOffload.size());
+    if (number.ends_with('%')) number.remove_suffix(1);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), wanted);
+    if (!condition.starts_with(kOffload) || error != std::errc() ||
+        end != number.data() + number.size() || !(wanted >= 0 && wanted <= 100)) {
+      return MakeError(Reason::kInvalidFlag,
+                       StrCat("'", condition, "' is no condition for Board Run"),
+                       "Give always, full-offload, or offload>=98%.");
+    }
+  }
+  for (const std::string& text : reports) {
+    const Json report = Json::parse(text, nullptr, false);
+    if (!report.is_object() || !report.contains("offload")) continue;
+    const Json& offload = report["offload"];
+    if (!offload.contains("gops_percent")) continue;
+    const double percent = offload["gops_percent"].get<double>();
+    const bool one_part =
+        condition != "full-offload" || report.value("/partitions/npu"_json_pointer, 0) == 1;
+    if (percent >= wanted && one_part) return "";
+    return absl::StrFormat("%.3f %% of the operations are offloaded, --exec-if asks for %s",
+                           percent, std::string(condition));
+  }
+  return StrCat("it is not known how much is offloaded, --exec-if asks for ", condition);
+}
+
+absl::StatusOr<gq::v1::StepResult> RunBoardStep(const rpc::StepContext& context,
+                                                const BoardSpec& board, const Backend& backend) {
+  return BoardStep(context, board, backend).Run();
+}
+
+}  // namespace gq::agent

@@ -1,0 +1,21 @@
+// What a job asks of the compiler; the same for Compile and Board Run.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "board_agent/backends/backend.h"
+#include "common/compile/classification.h"
+#include "common/compile/compiler_options.h"
+#include "gq/v1/job_service.pb.h"
+
+namespace gq::agent {
+
+// FP16 where scheme or fp_precision ask for it.
+compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec);
+
+// The options of the class for the job's device, or for the board's where the job names a family,
+// with the job's --compiler-option applied. Fails as compile::ApplyOption and CheckOptions.
+absl::StatusOr<compile::CompilerOptions> OptionsFor(const gq::v1::JobSpec& spec,
+                                                    const BoardSpec& board,
+                                                    const compile::Classification& classification);
+
+}  // namespace gq::agent
