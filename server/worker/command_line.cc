@@ -129,10 +129,7 @@ int RunCommandLine(std::vector<std::string> arguments) {
   CLI::App* step = app.add_subcommand("step", "Do the one step that lies in a work folder.");
   step->add_option("WORKDIR", work_dir, "Folder with lease.pb and the inputs.")->required();
   std::string runtime;
-  for (CLI::App* command : {serve, step}) {
-    command->add_option("--onnxruntime", runtime, "ONNX Runtime library to use.")
-        ->type_name("PATH");
-  }
+  step->add_option("--onnxruntime", runtime, "ONNX Runtime library to use.")->type_name("PATH");
 
   const auto parsed = job::ParseCommandLine(app, std::move(arguments));
   if (!parsed.ok()) return PrintError(parsed.status(), json);

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -156,6 +157,10 @@ void AddServeFlags(CLI::App& command, ServeOptions& options) {
       .add_option("--file-size", options.file_gib, "GiB of the largest file a step may write. [64]")
       ->type_name("GIB")
       ->check(CLI::PositiveNumber);
+  command
+      .add_option("--onnxruntime", options.onnxruntime,
+                  "ONNX Runtime library to use. [GQ_ONNXRUNTIME, or the bundled one]")
+      ->type_name("PATH");
   command.add_flag("--allow-network", options.network,
                    "Let steps use the network. [off, where the kernel allows it]");
 }
@@ -181,6 +186,11 @@ absl::Status Serve(const ServeOptions& given) {
   runner_options.limits.cpu_seconds = options.cpu_seconds;
   runner_options.limits.file_bytes = static_cast<int64_t>(options.file_gib * kGib);
   runner_options.limits.no_network = !options.network;
+  if (!options.onnxruntime.empty()) {
+    std::error_code error;
+    runner_options.environment["GQ_ONNXRUNTIME"] =
+        fs::absolute(options.onnxruntime, error).string();
+  }
   rpc::ChildStepRunner runner(std::move(runner_options));
 
   StderrReporter reporter;

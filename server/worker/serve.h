@@ -17,8 +17,9 @@ struct ServeOptions {
   int slots = 1;
   double memory_gib = 0;  // address space of a step; 0: three quarters of the host's memory
   int64_t cpu_seconds = 0;
-  double file_gib = 64;  // largest file a step may write
-  bool network = false;  // let steps use the network
+  double file_gib = 64;     // largest file a step may write
+  std::string onnxruntime;  // library that steps use; empty: GQ_ONNXRUNTIME, or the bundled one
+  bool network = false;     // let steps use the network
 };
 
 // Adds the flags of `serve` to a command.
