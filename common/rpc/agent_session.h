@@ -55,11 +55,13 @@ struct AgentSessionOptions {
 };
 
 // State on disk, below state_dir:
-//   leases/LEASE_ID/lease.pb     written before the work starts; a lease found at start was cut
-//   short and is reported LOST leases/LEASE_ID/log          spool, kept until all of it is
-//   acknowledged leases/LEASE_ID/result.pb    outcome with uploaded artifacts, kept until the
-//   server acknowledges it leases/LEASE_ID/work/        WORKDIR (step_layout.h) cache/ inputs by
-//   digest
+//   leases/KEY/lease.pb   written before the work starts; found at a start without result.pb, the
+//                         work was cut short and is reported LOST
+//   leases/KEY/log        spool, kept until all of it is acknowledged
+//   leases/KEY/result.pb  outcome with uploaded artifacts, kept until the server acknowledges it
+//   leases/KEY/work/      WORKDIR (step_layout.h)
+//   cache/                inputs by digest
+//   lock                  held by the running session
 //
 // Rules: every write carries lease and generation; `LEASE_LOST` ends the work at once and drops the
 // lease. Without an answer for time to live + grace all work is stopped. An assignment that comes

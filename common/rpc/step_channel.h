@@ -2,8 +2,7 @@
 // file descriptor 3 of the child (environment GQ_EVENT_FD=3). Frames are a varint32 length and a
 // serialized message:
 //   child -> parent   google.protobuf.Any with a gq.v1.StepProgress or a gq.v1.Iteration
-//   parent -> child   google.rpc.Status, once for every Iteration, when it has been recorded
-//   durably (code 0) or cannot be
+//   parent -> child   google.rpc.Status for every Iteration: recorded durably (code 0), or not
 #pragma once
 
 #include <memory>

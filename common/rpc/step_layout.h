@@ -8,8 +8,7 @@
 //   in/artifacts/PATH            results of earlier steps
 //   out/PATH                     results of this step
 //   tmp/                         for temporary files; also TMPDIR of the child
-//   result.pb                    outcome (gq.v1.StepResult, artifacts with their path only),
-//   written last
+//   result.pb                    outcome (gq.v1.StepResult, artifacts only with their path), last
 #pragma once
 
 #include <filesystem>
