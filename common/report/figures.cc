@@ -82,6 +82,25 @@ void AddCalibration(const Json& report, std::vector<Fact>& facts) {
   facts.push_back({"Calibration", value});
 }
 
+// The recovery passes that were tried, and what came of them.
+void AddRecovery(const Json& report, std::vector<Fact>& facts) {
+  const Json& recovery = At(report, {"graph_quantize", "recovery"});
+  std::string value;
+  for (const Json& pass : ArrayAt(recovery, {"passes"})) {
+    base::StrAppend(&value, value.empty() ? "" : ", ", TextAt(pass, {"name"}), " ",
+                    FormatNumber(NumberAt(pass, {"gain_db"})), " dB ",
+                    TrueAt(pass, {"kept"}) ? "(kept)" : "(not kept)");
+  }
+  if (value.empty()) return;
+  const auto before = NumberAt(recovery, {"before_db"});
+  const auto after = NumberAt(recovery, {"after_db"});
+  if (before && after) {
+    base::StrAppend(&value, "; ", FormatNumber(before), " -> ", FormatNumber(after), " dB on ",
+                    FormatNumber(NumberAt(recovery, {"held_out_samples"}), 0), " samples held out");
+  }
+  facts.push_back({"Accuracy recovery", value});
+}
+
 void AddCompile(const Json& report, std::vector<Fact>& facts) {
   const Json& compile = At(report, {"compile"});
   if (!compile.is_object()) return;
@@ -168,6 +187,7 @@ std::vector<Fact> FactsOf(const Json& report) {
   std::vector<Fact> facts;
   AddModel(report, facts);
   AddCalibration(report, facts);
+  AddRecovery(report, facts);
   AddCounts(report, facts);
   AddSizes(report, facts);
   if (const auto samples = NumberAt(report, {"evaluate", "data", "samples"})) {

@@ -108,6 +108,15 @@ std::string HeaderHtml(const Json& report) {
 
 std::string ResultSection(const Json& report) {
   std::string body = FactTable("Result", FactsOf(report));
+  const Json& strategy = ArrayAt(report, {"graph_quantize", "strategy"});
+  if (!strategy.empty()) {
+    body += "<h3>Strategy</h3>\n<ul>\n";
+    for (const Json& sentence : strategy) {
+      if (!sentence.is_string()) continue;
+      StrAppend(&body, "<li>", EscapeHtml(sentence.get<std::string>()), "</li>\n");
+    }
+    body += "</ul>\n";
+  }
   if (const Rows rows = OutputRows(report); !rows.empty()) {
     body += "<h3>Accuracy by output</h3>\n" + TableHtml("Accuracy by output", rows, 1);
   }
@@ -214,13 +223,24 @@ std::string DetailSection(const Json& report) {
   if (passes.size() > 1) {
     body += Details(StrCat("Passes (", passes.size() - 1, ")"), TableHtml("Passes", passes));
   }
+  Rows alignment = {{"alignment rule", "node", "before", "after"}};
+  const auto plain = [](const Json& value) {
+    return value.is_string() ? value.get<std::string>()
+                             : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  for (const Json& change : ArrayAt(report, {"graph_quantize", "alignment"})) {
+    alignment.push_back({TextAt(change, {"rule"}), TextAt(change, {"node"}),
+                         plain(At(change, {"before"})), plain(At(change, {"after"}))});
+  }
+  if (alignment.size() > 1) {
+    body += Details(StrCat("Alignment (", alignment.size() - 1, ")"),
+                    TableHtml("Alignment", alignment));
+  }
   std::vector<Fact> identity;
   const Json& facts = At(report, {"identity"});
   if (facts.is_object()) {
     for (const auto& [key, value] : facts.items()) {
-      identity.push_back({key, value.is_string()
-                                   ? value.get<std::string>()
-                                   : value.dump(-1, ' ', false, Json::error_handler_t::replace)});
+      identity.push_back({key, plain(value)});
     }
   }
   body += Details("Identity", FactTable("Identity", identity));
