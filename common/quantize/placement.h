@@ -52,7 +52,7 @@ struct Placement {
   // Nodes that took part, and the others with the reason.
   absl::flat_hash_set<const onnx::NodeProto*> quantized;
   std::vector<UnquantizedNode> unquantized;
-  // Gemm nodes whose beta is part of the bias's scale.
+  // Gemm nodes with a constant bias and a beta.
   std::vector<const onnx::NodeProto*> beta_in_bias;
 
   bool Contains(std::string_view tensor) const { return positions.contains(base::ToAbsl(tensor)); }

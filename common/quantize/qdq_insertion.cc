@@ -41,7 +41,7 @@ class Inserter {
     }
     GQ_RETURN_IF_ERROR(InsertShared(std::move(shared)));
     for (const auto& bias : context_.placement.biases) GQ_RETURN_IF_ERROR(InsertBias(bias));
-    FoldBeta();
+    DropBeta();
     RemoveAbsorbed();
     return absl::OkStatus();
   }
@@ -275,12 +275,15 @@ class Inserter {
       return absl::OkStatus();
     }
     const onnx::TensorProto* initializer = context_.index.Initializer(planned.name);
-    GQ_ASSIGN_OR_RETURN(const TensorView view, context_.float_model.Data(*initializer));
-    if (!context_.settings.quark && WidenForBias(view.As<float>(), *input, planned.beta, weight)) {
-      ReplaceWeight(*weight);
+    GQ_ASSIGN_OR_RETURN(TensorView view, context_.float_model.Data(*initializer));
+    float beta = planned.beta;
+    if (!context_.settings.quark) {
+      // beta goes into the values; Quark divides by it, so that it cancels out and is lost.
+      view = Scaled(view, beta);
+      beta = 1;
+      if (WidenForBias(view.As<float>(), *input, weight)) ReplaceWeight(*weight);
     }
-    const Int32Bias bias =
-        QuantizeBias(view.As<float>(), input->params, weight->params, planned.beta);
+    const Int32Bias bias = QuantizeBias(view.As<float>(), input->params, weight->params, beta);
     if (bias.saturated) {
       context_.Warn(base::StrCat("Bias '", planned.name, "' exceeds the range of int32"));
     }
@@ -292,7 +295,7 @@ class Inserter {
     tensor.values = view;
     tensor.input_scale_name = input->scale_name;
     tensor.weight_scale_name = weight->scale_name;
-    tensor.beta = planned.beta;
+    tensor.beta = beta;
     for (const float scale : bias.scales) {
       tensor.params.push_back({.scale = scale, .type = onnx::TensorProto::INT32});
     }
@@ -304,7 +307,8 @@ class Inserter {
     tensor.zero_point_name =
         AddInitializer(ZeroPointName(data), ZeroPointTensor(tensor.params, tensor.axis));
 
-    if (planned.copy_of == nullptr) {
+    const bool of_one_node = planned.copy_of != nullptr || beta != planned.beta;
+    if (!of_one_node) {
       // The DQ makes the tensor that the initializer was.
       RemoveInitializer(planned.name);
       AddDequantize(DequantizeNodeName(planned.name), tensor.data_name, planned.name, tensor);
@@ -314,13 +318,14 @@ class Inserter {
     const std::string output = context_.names.Unique(DequantizeOutputName(planned.name));
     AddDequantize(DequantizeNodeName(planned.name), tensor.data_name, output, tensor);
     ReplaceReader(planned.node, planned.name, output);
+    if (beta != planned.beta) SetBeta(*planned.node);
     context_.tensors.push_back(std::move(tensor));
     return absl::OkStatus();
   }
 
   // Raises weight scales so far that the bias fits into int32 with the product of the scales; a
   // channel of tiny weights with a large bias would saturate otherwise. True when one was raised.
-  bool WidenForBias(std::span<const float> bias, const QuantizedTensor& input, float beta,
+  bool WidenForBias(std::span<const float> bias, const QuantizedTensor& input,
                     QuantizedTensor* weight) const {
     const size_t channels = weight->params.size();
     if (context_.settings.activation_scale == ScaleType::kPowerOfTwo || weight->data_name.empty() ||
@@ -330,7 +335,7 @@ class Inserter {
     bool raised = false;
     for (size_t i = 0; i < bias.size(); ++i) {
       QuantParams& params = weight->params[channels == 1 ? 0 : i];
-      const double needed = LeastWeightScale(bias[i], input.params[0].scale * beta);
+      const double needed = LeastWeightScale(bias[i], input.params[0].scale);
       if (!(params.scale < needed)) continue;
       params.scale = static_cast<float>(needed);
       raised = true;
@@ -360,17 +365,21 @@ class Inserter {
     }
   }
 
-  // The bias's scale holds beta, so the operator must not apply it again.
-  void FoldBeta() {
-    for (const onnx::NodeProto* gemm : context_.placement.beta_in_bias) {
-      if (!context_.settings.quark && !context_.settings.int32_bias) continue;
-      const QuantizedTensor* bias = context_.FindTensor(gemm->input(2));
-      if (!context_.settings.quark &&
-          (bias == nullptr || bias->tensor_class != TensorClass::kBias)) {
-        continue;
-      }
-      graph::SetAttribute("beta", 1.0f, graph_->mutable_node(context_.index.PositionOf(*gemm)));
-    }
+  static TensorView Scaled(const TensorView& view, float factor) {
+    if (factor == 1) return view;
+    std::vector<float> values(view.As<float>().begin(), view.As<float>().end());
+    for (float& value : values) value *= factor;
+    return TensorView::Of<float>(view.dims(), values);
+  }
+
+  void SetBeta(const onnx::NodeProto& gemm) {
+    graph::SetAttribute("beta", 1.0f, graph_->mutable_node(context_.index.PositionOf(gemm)));
+  }
+
+  // Quark takes beta off every Gemm with a constant bias.
+  void DropBeta() {
+    if (!context_.settings.quark) return;
+    for (const onnx::NodeProto* gemm : context_.placement.beta_in_bias) SetBeta(*gemm);
   }
 
   // --- Relu and Clip that the zero point stands for
