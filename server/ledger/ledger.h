@@ -69,6 +69,15 @@ class Ledger {
   // kNotFound, kJobNotFinished.
   virtual absl::Status DeleteJob(const Actor& actor, std::string_view job_id) = 0;
 
+  // Marks a step that has not been reached yet: it will be left out, for this reason.
+  virtual absl::Status PlanSkip(std::string_view job_id, int step_index,
+                                std::string_view reason) = 0;
+
+  // Ends a job whose queued step cannot be had, as FAILED; a Board Run step counts as SKIPPED.
+  // False when the step is not queued (any more).
+  virtual absl::StatusOr<bool> GiveUpStep(std::string_view job_id, int step_index,
+                                          const gq::v1::Failure& failure) = 0;
+
   // Ids of jobs whose step waits longer than its job allows; they end as FAILED (TIMEOUT), a Board
   // Run step as SKIPPED.
   virtual absl::StatusOr<std::vector<std::string>> ExpireQueuedSteps() = 0;

@@ -74,7 +74,8 @@ struct QueuedStep {
   int priority = 0;
   absl::Time queued;
   int tries = 0;
-  std::string last_board;  // board of the try before; empty on the first
+  std::string last_board;        // board of the try before; empty on the first
+  bool waits_for_board = false;  // even if there is none
 };
 
 // Identity of a lease; every write of an agent carries it.

@@ -69,6 +69,7 @@ CREATE TABLE step (
   priority      INTEGER NOT NULL,
   principal     TEXT NOT NULL,
   queue_limit_us INTEGER NOT NULL,
+  waits_for_board INTEGER NOT NULL CHECK (waits_for_board IN (0, 1)),
   queued_us     INTEGER NOT NULL DEFAULT 0,
   generation    INTEGER NOT NULL DEFAULT 0,
   failures      INTEGER NOT NULL DEFAULT 0,

@@ -4,6 +4,7 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "nlohmann/json.hpp"
+#include "server/ledger/failure.h"
 #include "server/ledger/job_rows.h"
 #include "server/ledger/sqlite_ledger.h"
 
@@ -157,10 +158,8 @@ absl::StatusOr<ContactOutcome> SqliteLedger::RecordContact(const AgentContact& c
           .Run();
       outcome.ended =
           LoadLeases(db, "a.agent = ? AND a.session <> ?", {contact.agent, contact.session});
-      gq::v1::Failure failure;
-      failure.set_reason(std::string(base::ReasonName(Reason::kWorkerLost)));
-      failure.set_message(StrCat("'", contact.agent, "' was restarted"));
-      failure.set_failure_class(gq::v1::FAILURE_CLASS_PLATFORM);
+      const gq::v1::Failure failure =
+          MakeFailure(Reason::kWorkerLost, StrCat("'", contact.agent, "' was restarted"));
       for (const LeaseRecord& lease : outcome.ended) {
         EndAttempt(db, now, lease, gq::v1::ATTEMPT_STATE_LOST, &failure, /*reported=*/false);
         CountBoardOutcome(db, now, lease.board, /*failed=*/true, failure.message());

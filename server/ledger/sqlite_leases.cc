@@ -1,11 +1,11 @@
-// Steps that are ready, leases and their ends.
+// Leases and their ends.
 #include <algorithm>
 
 #include "SQLiteCpp/Exception.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
-#include "nlohmann/json.hpp"
 #include "server/ledger/enum_text.h"
+#include "server/ledger/failure.h"
 #include "server/ledger/job_rows.h"
 #include "server/ledger/sqlite_ledger.h"
 
@@ -20,16 +20,6 @@ absl::Status LeaseLost(const LeaseKey& key) {
   return MakeError(Reason::kLeaseLost,
                    StrCat("lease ", key.lease_id, " generation ", key.generation, " is over"),
                    "stop the work and drop its results");
-}
-
-gq::v1::Failure MakeFailure(Reason reason, std::string_view message, std::string_view hint) {
-  gq::v1::Failure failure;
-  failure.set_reason(std::string(base::ReasonName(reason)));
-  failure.set_message(std::string(message));
-  failure.set_hint(std::string(hint));
-  failure.set_failure_class(reason == Reason::kTimeout ? gq::v1::FAILURE_CLASS_TIMEOUT
-                                                       : gq::v1::FAILURE_CLASS_PLATFORM);
-  return failure;
 }
 
 std::optional<LeaseRecord> FindLease(Connection& db, const LeaseKey& key) {
@@ -117,63 +107,6 @@ Outcome Judge(const LeaseRecord& lease, const gq::v1::StepResult& result) {
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<QueuedStep>> SqliteLedger::ListQueuedSteps() {
-  return Read<std::vector<QueuedStep>>(
-      [](Connection& db) -> absl::StatusOr<std::vector<QueuedStep>> {
-        Query query = db.Prepare(
-            "SELECT job_id, idx, need, device, scheme, board, tags, principal, priority, queued_us,"
-            " failures + losses, last_board FROM step WHERE state = 'QUEUED' ORDER BY queued_us");
-        std::vector<QueuedStep> steps;
-        while (query.Next()) {
-          QueuedStep& step = steps.emplace_back();
-          step.job_id = query.Text(0);
-          step.step_index = static_cast<int>(query.Int(1));
-          const std::string need = query.Text(2);
-          step.need.kind = need == "cpu"       ? NeedKind::kCpu
-                           : need == "compile" ? NeedKind::kCompile
-                                               : NeedKind::kExec;
-          step.need.device = query.Text(3);
-          step.need.scheme = query.Text(4);
-          step.need.board = query.Text(5);
-          if (const std::string tags = query.Text(6); tags != "[]") {
-            step.need.tags = nlohmann::json::parse(tags).get<std::vector<std::string>>();
-          }
-          step.principal = query.Text(7);
-          step.priority = static_cast<int>(query.Int(8));
-          step.queued = FromMicros(query.Int(9));
-          step.tries = static_cast<int>(query.Int(10));
-          step.last_board = query.Text(11);
-        }
-        return steps;
-      });
-}
-
-absl::StatusOr<std::vector<Usage>> SqliteLedger::ListUsage(absl::Time since) {
-  return Read<std::vector<Usage>>([&](Connection& db) -> absl::StatusOr<std::vector<Usage>> {
-    std::map<std::string, Usage> usage;
-    {
-      Query query = db.Prepare(
-          "SELECT principal, COUNT(*) FROM attempt WHERE state = 'RUNNING' GROUP BY principal");
-      while (query.Next()) usage[query.Text(0)].running = static_cast<int>(query.Int(1));
-    }
-    {
-      Query query = db.Prepare(
-          "SELECT principal, SUM(ended_us - started_us) FROM attempt WHERE ended_us > ?"
-          " GROUP BY principal");
-      query.Bind(ToMicros(since));
-      while (query.Next()) {
-        usage[query.Text(0)].recent_seconds = static_cast<double>(query.Int(1)) * 1e-6;
-      }
-    }
-    std::vector<Usage> result;
-    for (auto& [principal, entry] : usage) {
-      entry.principal = principal;
-      result.push_back(std::move(entry));
-    }
-    return result;
-  });
-}
 
 absl::StatusOr<LeaseRecord> SqliteLedger::ClaimStep(const Claim& claim) {
   return Write<LeaseRecord>([&](Connection& db) -> absl::StatusOr<LeaseRecord> {
@@ -436,52 +369,6 @@ absl::StatusOr<std::vector<LeaseRecord>> SqliteLedger::RecoverLeases(absl::Durat
             .Bind(ToMicros(now + grace))
             .Run();
         return leases;
-      });
-}
-
-absl::StatusOr<std::vector<std::string>> SqliteLedger::ExpireQueuedSteps() {
-  const int64_t now_us = ToMicros(Now());
-  struct Late {
-    std::string job_id;
-    int step;
-    gq::v1::StepKind kind;
-  };
-  const auto find = [&](Connection& db) {
-    Query query = db.Prepare(
-        "SELECT job_id, idx, kind FROM step WHERE state = 'QUEUED' AND queue_limit_us > 0 AND"
-        " queued_us + queue_limit_us < ?");
-    query.Bind(now_us);
-    std::vector<Late> late;
-    while (query.Next()) {
-      late.push_back({query.Text(0), static_cast<int>(query.Int(1)),
-                      static_cast<gq::v1::StepKind>(query.Int(2))});
-    }
-    return late;
-  };
-  absl::StatusOr<std::vector<Late>> some = Read<std::vector<Late>>(
-      [&](Connection& db) -> absl::StatusOr<std::vector<Late>> { return find(db); });
-  if (!some.ok()) return some.status();
-  if (some->empty()) return std::vector<std::string>();
-  return Write<std::vector<std::string>>(
-      [&](Connection& db) -> absl::StatusOr<std::vector<std::string>> {
-        std::vector<std::string> jobs;
-        for (const Late& late : find(db)) {
-          gq::v1::Failure failure = MakeFailure(
-              Reason::kTimeout, "the step waited longer than its queue time-out",
-              "allow more with --queue-timeout, or `gq jobs retry` when the boards are free");
-          if (late.kind == gq::v1::STEP_KIND_BOARD_RUN) {
-            SkipStep(db, late.job_id, late.step, failure.message());
-          } else {
-            SetStepState(db, late.job_id, late.step, gq::v1::STEP_STATE_FAILED);
-          }
-          CancelOpenSteps(db, late.job_id);
-          SetJobFailure(db, late.job_id, failure);
-          SetJobState(db, FromMicros(now_us), late.job_id, gq::v1::JOB_STATE_FAILED);
-          AppendEvent(db, FromMicros(now_us), late.job_id,
-                      {late.step, gq::v1::STEP_STATE_FAILED, 0, failure.message()});
-          jobs.push_back(late.job_id);
-        }
-        return jobs;
       });
 }
 

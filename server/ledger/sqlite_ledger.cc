@@ -77,15 +77,16 @@ void InsertStep(Connection& db, const std::string& job_id, int index, const Step
   const auto& limit = job.spec.queue_timeout();
   db.Prepare(
         "INSERT INTO step (job_id, idx, kind, title, state, need, device, scheme, board, tags,"
-        " priority, principal, queue_limit_us) VALUES (?, ?, ?, ?, 'WAITING', ?, ?, ?, ?, ?, ?, ?,"
-        " ?)")
+        " priority, principal, queue_limit_us, waits_for_board) VALUES (?, ?, ?, ?, 'WAITING', ?, "
+        "?,"
+        " ?, ?, ?, ?, ?, ?, ?)")
       .Bind(job_id, index, static_cast<int>(step.kind), step.title)
       .Bind(step.need.kind == NeedKind::kCpu       ? "cpu"
             : step.need.kind == NeedKind::kCompile ? "compile"
                                                    : "exec")
       .Bind(step.need.device, step.need.scheme, step.need.board,
             nlohmann::json(step.need.tags).dump(), job.spec.priority(), job.actor.principal,
-            limit.seconds() * 1'000'000 + limit.nanos() / 1000)
+            limit.seconds() * 1'000'000 + limit.nanos() / 1000, job.spec.wait_for_board())
       .Run();
 }
 

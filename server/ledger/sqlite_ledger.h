@@ -48,6 +48,9 @@ class SqliteLedger : public Ledger {
                                             std::string_view reason) override;
   absl::StatusOr<gq::v1::Job> RetryJob(const Actor& actor, std::string_view job_id) override;
   absl::Status DeleteJob(const Actor& actor, std::string_view job_id) override;
+  absl::Status PlanSkip(std::string_view job_id, int step_index, std::string_view reason) override;
+  absl::StatusOr<bool> GiveUpStep(std::string_view job_id, int step_index,
+                                  const gq::v1::Failure& failure) override;
   absl::StatusOr<std::vector<std::string>> ExpireQueuedSteps() override;
   absl::StatusOr<std::vector<gq::v1::Iteration>> ListIterations(std::string_view job_id, int after,
                                                                 int limit) override;

@@ -5,6 +5,7 @@
 #include "common/base/reason.h"
 #include "common/base/text.h"
 #include "server/ledger/enum_text.h"
+#include "server/ledger/failure.h"
 #include "server/ledger/job_rows.h"
 #include "server/ledger/ledger.h"
 
@@ -41,14 +42,11 @@ StepRow LoadStep(Connection& db, std::string_view job_id, int step) {
 }
 
 gq::v1::Failure TriesExhausted(const StepRow& step, const gq::v1::Failure& last) {
-  gq::v1::Failure failure;
-  failure.set_reason(std::string(base::ReasonName(Reason::kAttemptsExhausted)));
-  failure.set_message(StrCat(step.title, " was lost ", step.losses,
-                             " times, the last time because: ", last.message(), " (", last.reason(),
-                             ")"));
-  failure.set_hint("nothing is wrong with the input; `gq jobs retry` tries again");
-  failure.set_failure_class(gq::v1::FAILURE_CLASS_PLATFORM);
-  return failure;
+  return MakeFailure(
+      Reason::kAttemptsExhausted,
+      StrCat(step.title, " was lost ", step.losses,
+             " times, the last time because: ", last.message(), " (", last.reason(), ")"),
+      "nothing is wrong with the input; `gq jobs retry` tries again");
 }
 
 // The job ends with the step.
@@ -63,6 +61,28 @@ void FailJob(Connection& db, absl::Time now, const LeaseRecord& lease,
                StrCat(failure.message(), " (", failure.reason(), ")")});
 }
 
+struct PlannedSkip {
+  int step;
+  std::string reason;
+};
+
+// Leaves out the steps that are next and were marked so.
+std::vector<PlannedSkip> LeaveOutPlanned(Connection& db, std::string_view job_id) {
+  std::vector<PlannedSkip> skips;
+  {
+    Query query = db.Prepare(
+        "SELECT idx, skip_reason FROM step WHERE job_id = ? AND state = 'WAITING' ORDER BY idx");
+    query.Bind(job_id);
+    while (query.Next() && !query.Text(1).empty()) {
+      skips.push_back({static_cast<int>(query.Int(0)), query.Text(1)});
+    }
+  }
+  for (const PlannedSkip& skip : skips) {
+    SetStepState(db, job_id, skip.step, gq::v1::STEP_STATE_SKIPPED);
+  }
+  return skips;
+}
+
 // True when there is a next step, which is queued now; otherwise the job has succeeded.
 bool FinishStep(Connection& db, absl::Time now, const LeaseRecord& lease,
                 std::string_view skip_reason) {
@@ -74,6 +94,7 @@ bool FinishStep(Connection& db, absl::Time now, const LeaseRecord& lease,
   } else {
     SetStepState(db, lease.job_id, lease.step_index, state);
   }
+  const std::vector<PlannedSkip> left_out = LeaveOutPlanned(db, lease.job_id);
   int next = -1;
   {
     Query query = db.Prepare("SELECT MIN(idx) FROM step WHERE job_id = ? AND state = 'WAITING'");
@@ -84,6 +105,10 @@ bool FinishStep(Connection& db, absl::Time now, const LeaseRecord& lease,
   AppendEvent(db, now, lease.job_id,
               {lease.step_index, state, lease.attempt,
                skipped ? StrCat("not run: ", skip_reason) : std::string()});
+  for (const PlannedSkip& skip : left_out) {
+    AppendEvent(db, now, lease.job_id,
+                {skip.step, gq::v1::STEP_STATE_SKIPPED, 0, StrCat("not run: ", skip.reason)});
+  }
   if (next < 0) return false;
   QueueStep(db, now, lease.job_id, next);
   AppendEvent(db, now, lease.job_id, {next, gq::v1::STEP_STATE_QUEUED, 0, ""});

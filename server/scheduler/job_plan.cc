@@ -5,6 +5,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "server/scheduler/exec_condition.h"
 
 namespace gq::server {
 namespace {
@@ -96,6 +97,7 @@ absl::Status CheckFields(const JobSpec& spec) {
   if (spec.name().size() > kMaxText || spec.note().size() > kMaxText) {
     return BadField("name", "name and note have at most 4096 bytes");
   }
+  GQ_RETURN_IF_ERROR(CheckExecCondition(spec.exec_if()));
   GQ_RETURN_IF_ERROR(CheckTimeout("queue_timeout", spec.queue_timeout()));
   return CheckTimeout("run_timeout", spec.run_timeout());
 }

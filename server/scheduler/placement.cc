@@ -76,6 +76,14 @@ bool CanTakeNow(const BoardRecord& record, const StepNeed& need, std::string_vie
   return CouldRun(record, need) && WhyNot(record, need, principal).empty();
 }
 
+bool AnyBoardInSight(std::span<const BoardRecord> boards, const StepNeed& need) {
+  return std::any_of(boards.begin(), boards.end(), [&](const BoardRecord& record) {
+    return CouldRun(record, need) && record.online &&
+           record.board.health() != gq::v1::BOARD_HEALTH_BAD &&
+           record.board.health() != gq::v1::BOARD_HEALTH_LOOPING;
+  });
+}
+
 gq::v1::BoardState StateOf(const BoardRecord& record) {
   if (!record.online) return gq::v1::BOARD_STATE_OFFLINE;
   if (record.draining) return gq::v1::BOARD_STATE_DRAINING;

@@ -22,6 +22,9 @@ bool CouldRun(const BoardRecord& board, const StepNeed& need);
 // Online, healthy enough, not draining; for exclusive work also free and not reserved by another.
 bool CanTakeNow(const BoardRecord& board, const StepNeed& need, std::string_view principal);
 
+// Whether a board that could run this is there, busy or not: online, and neither bad nor looping.
+bool AnyBoardInSight(std::span<const BoardRecord> boards, const StepNeed& need);
+
 gq::v1::BoardState StateOf(const BoardRecord& board);
 
 // Steps in the order in which they are served: owners of a reservation on one of the boards first,

@@ -5,6 +5,8 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "server/ledger/enum_text.h"
+#include "server/ledger/failure.h"
+#include "server/scheduler/exec_condition.h"
 #include "server/scheduler/placement.h"
 #include "spdlog/spdlog.h"
 
@@ -116,6 +118,7 @@ absl::StatusOr<gq::v1::SynchronizeResponse> Scheduler::TakeReport(
 absl::Status Scheduler::StoreResult(const gq::v1::LeaseReport& report,
                                     gq::v1::SynchronizeResponse* response) {
   const LeaseKey key{report.lease_id(), report.generation()};
+  GQ_RETURN_IF_ERROR(PlanSkips(key, report.result()));
   absl::StatusOr<Completion> done = ledger_.CompleteAttempt(key, report.result());
   if (!done.ok() && base::GetReason(done.status()) == Reason::kBlobMissing) {
     // The result cannot be had any more; the step is tried again.
@@ -140,6 +143,20 @@ absl::Status Scheduler::StoreResult(const gq::v1::LeaseReport& report,
   }
   AttemptEnded(done->job_id, done->attempt);
   return absl::OkStatus();
+}
+
+// A Compile step that does not meet `exec_if` leaves Board Run out, before any board is waited for.
+absl::Status Scheduler::PlanSkips(const LeaseKey& key, const gq::v1::StepResult& result) {
+  if (result.state() != gq::v1::ATTEMPT_STATE_SUCCEEDED) return absl::OkStatus();
+  const absl::StatusOr<gq::v1::Lease> lease = ledger_.LoadLease(key.lease_id);
+  // That the lease is over is found when the result is stored.
+  if (!lease.ok() || lease->kind() != gq::v1::STEP_KIND_COMPILE ||
+      lease->step_index() + 1 >= lease->step_count()) {
+    return absl::OkStatus();
+  }
+  const std::string reason = WhyNotExecuted(lease->spec().exec_if(), result.report_json());
+  if (reason.empty()) return absl::OkStatus();
+  return ledger_.PlanSkip(lease->job_id(), lease->step_index() + 1, reason);
 }
 
 absl::StatusOr<bool> Scheduler::AddOrders(const gq::v1::SynchronizeRequest& request,
@@ -279,11 +296,8 @@ void Scheduler::AttemptEnded(std::string_view job_id, int attempt) {
 }
 
 absl::Status Scheduler::AgentExited(std::string_view agent, std::string_view how, bool counts) {
-  gq::v1::Failure failure;
-  failure.set_reason(
-      std::string(base::ReasonName(counts ? Reason::kWorkerLost : Reason::kDraining)));
-  failure.set_message(StrCat("'", agent, "' ended: ", how));
-  failure.set_failure_class(gq::v1::FAILURE_CLASS_PLATFORM);
+  const gq::v1::Failure failure = MakeFailure(counts ? Reason::kWorkerLost : Reason::kDraining,
+                                              StrCat("'", agent, "' ended: ", how));
   GQ_ASSIGN_OR_RETURN(const auto ended, ledger_.EndAgent(agent, failure));
   AttemptsEnded(ended);
   hub_.Publish(kBoardsTopic);
@@ -305,6 +319,7 @@ void Scheduler::Sweep() {
     }
   }
   StopOverdue();
+  GiveUpHopeless();
   Tidy();
 }
 
@@ -325,6 +340,38 @@ void Scheduler::StopOverdue() {
     if (lease.run_timeout <= absl::ZeroDuration() || !lease.cancel_reason.empty()) continue;
     if (lease.started + lease.run_timeout + kStopGrace > clock_.Now()) continue;
     if (ledger_.StopLease(lease.key, "TIMEOUT").ok()) hub_.Publish(AgentTopic(lease.agent));
+  }
+}
+
+void Scheduler::GiveUpHopeless() {
+  const auto steps = ledger_.ListQueuedSteps();
+  const auto boards = ledger_.ListBoards(times_.online_within);
+  if (!steps.ok() || !boards.ok()) return;
+  const absl::Time now = clock_.Now();
+  std::map<std::string, absl::Time, std::less<>> hopeless;
+  std::vector<const QueuedStep*> given_up;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const QueuedStep& step : *steps) {
+      if (step.need.kind != NeedKind::kExec || step.waits_for_board) continue;
+      if (AnyBoardInSight(*boards, step.need)) continue;
+      const auto known = hopeless_.find(step.job_id);
+      const absl::Time since = known == hopeless_.end() ? now : known->second;
+      hopeless[step.job_id] = since;
+      if (now - since >= times_.board_gone) given_up.push_back(&step);
+    }
+    hopeless_ = std::move(hopeless);
+  }
+  for (const QueuedStep* step : given_up) {
+    gq::v1::Failure failure = MakeFailure(
+        Reason::kNoEligibleBoard, "the last board that fits is offline or in bad health",
+        "`gq jobs retry` runs the board step alone when one is back");
+    // At submit it is the user's; now it is ours.
+    failure.set_failure_class(gq::v1::FAILURE_CLASS_PLATFORM);
+    const auto done = ledger_.GiveUpStep(step->job_id, step->step_index, failure);
+    if (!done.ok() || !*done) continue;
+    hub_.Publish(JobTopic(step->job_id));
+    hub_.Publish(LogTopic(step->job_id));
   }
 }
 

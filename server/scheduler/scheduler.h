@@ -28,6 +28,8 @@ struct LeaseTimes {
   absl::Duration restart_grace = absl::Seconds(150);
   // Agents that were not heard of for so long count as offline.
   absl::Duration online_within = absl::Seconds(90);
+  // A Board Run step is given up when no board that fits was there for so long.
+  absl::Duration board_gone = absl::Minutes(5);
   // Past work that counts for fair share.
   absl::Duration fair_share_window = absl::Hours(24);
 };
@@ -106,6 +108,8 @@ class Scheduler {
   absl::Status HandOut(const gq::v1::SynchronizeRequest& request, int places,
                        gq::v1::SynchronizeResponse* response);
   void StopOverdue();
+  void GiveUpHopeless();
+  absl::Status PlanSkips(const LeaseKey& key, const gq::v1::StepResult& result);
   void Tidy();
   bool IsLocal(std::string_view agent);
 
@@ -126,6 +130,8 @@ class Scheduler {
   absl::Time tidied_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Stop orders that were told, by lease; forgotten with the lease.
   std::set<std::string, std::less<>> told_to_stop_ ABSL_GUARDED_BY(mutex_);
+  // Since when the boards that a job waits for are all gone.
+  std::map<std::string, absl::Time, std::less<>> hopeless_ ABSL_GUARDED_BY(mutex_);
   struct JobProgress {
     int step_index = 0;
     gq::v1::StepProgress progress;

@@ -43,6 +43,22 @@ TEST_P(LedgerJobs, RequestIdWithAnotherJobIsRefused) {
   EXPECT_EQ(GetReason(ledger_->CreateJob(TwoSteps("r1", "d2")).status()), Reason::kRequestIdReused);
 }
 
+TEST_P(LedgerJobs, RequestOfADeletedJobMakesANewOne) {
+  const std::string first = Submit(TwoSteps("r1")).id();
+  ASSERT_TRUE(ledger_->RequestCancel(kAlice, first, "").ok());
+  ASSERT_TRUE(ledger_->DeleteJob(kAlice, first).ok());
+  EXPECT_NE(Submit(TwoSteps("r1")).id(), first);
+}
+
+TEST_P(LedgerJobs, OldRequestsAreForgotten) {
+  const std::string first = Submit(TwoSteps("r1")).id();
+  clock_.Advance(absl::Hours(24));
+  ASSERT_TRUE(ledger_->ForgetOldRecords(absl::Hours(48)).ok());
+  EXPECT_EQ(Submit(TwoSteps("r1")).id(), first);
+  ASSERT_TRUE(ledger_->ForgetOldRecords(absl::Hours(12)).ok());
+  EXPECT_NE(Submit(TwoSteps("r1")).id(), first);
+}
+
 TEST_P(LedgerJobs, RequestIdsOfDifferentPrincipalsAreDifferent) {
   const gq::v1::Job first = Submit(TwoSteps("r1"));
   NewJob other = TwoSteps("r1");

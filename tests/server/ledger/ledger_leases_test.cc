@@ -93,6 +93,32 @@ TEST_P(LedgerLeases, SkippedStepDoesNotEndTheJob) {
   EXPECT_EQ(Get(id).steps(1).state(), gq::v1::STEP_STATE_QUEUED);
 }
 
+TEST_P(LedgerLeases, PlannedSkipsAreLeftOutWhenTheyAreReached) {
+  NewJob job = TwoSteps();
+  job.steps.push_back(CpuStep(gq::v1::STEP_KIND_BOARD_RUN, "Board Run"));
+  const std::string id = Submit(job).id();
+  ASSERT_TRUE(ledger_->PlanSkip(id, 2, "offload 91 % is below 98 %").ok());
+  ASSERT_TRUE(ledger_->CompleteAttempt(Claim(id, 0)->key, Succeeded()).ok());
+  EXPECT_EQ(Get(id).steps(1).state(), gq::v1::STEP_STATE_QUEUED);
+  EXPECT_EQ(Get(id).steps(2).state(), gq::v1::STEP_STATE_WAITING);
+  ASSERT_TRUE(ledger_->CompleteAttempt(Claim(id, 1)->key, Succeeded()).ok());
+  EXPECT_EQ(Get(id).state(), gq::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(id).steps(2).state(), gq::v1::STEP_STATE_SKIPPED);
+  EXPECT_EQ(Get(id).steps(2).skip_reason(), "offload 91 % is below 98 %");
+  EXPECT_TRUE(ledger_->ListQueuedSteps()->empty());
+}
+
+TEST_P(LedgerLeases, StepThatCannotBeHadIsGivenUpUnlessItWasTaken) {
+  const std::string taken = Submit(TwoSteps()).id();
+  const std::string waiting = Submit(TwoSteps()).id();
+  ASSERT_TRUE(Claim(taken, 0).ok());
+  EXPECT_FALSE(*ledger_->GiveUpStep(taken, 0, Gone()));
+  EXPECT_TRUE(*ledger_->GiveUpStep(waiting, 0, Gone()));
+  EXPECT_EQ(Get(taken).state(), gq::v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Get(waiting).state(), gq::v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get(waiting).failure().reason(), "WORKER_LOST");
+}
+
 TEST_P(LedgerLeases, DuplicateResultIsDropped) {
   const std::string id = Submit(TwoSteps()).id();
   const LeaseRecord lease = *Claim(id, 0);

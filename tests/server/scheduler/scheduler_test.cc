@@ -231,6 +231,43 @@ TEST_F(SchedulerTest, StepsGoWhereTheyCanRun) {
   EXPECT_EQ(scheduler_.Boards()->at(0).board.job_id(), id);
 }
 
+TEST_F(SchedulerTest, BoardRunIsLeftOutWhenTheOffloadIsTooSmall) {
+  NewJob job;
+  for (const NeedKind kind : {NeedKind::kCompile, NeedKind::kExec}) {
+    StepPlan& step = job.steps.emplace_back();
+    step.kind = kind == NeedKind::kExec ? gq::v1::STEP_KIND_BOARD_RUN : gq::v1::STEP_KIND_COMPILE;
+    step.title = "Step";
+    step.need.kind = kind;
+  }
+  job.spec.set_exec_if("offload>=98%");
+  job.actor = {"alice", "Test"};
+  const std::string id = ledger_->CreateJob(job)->id();
+  gq::v1::SynchronizeRequest agent = Agent("a", {"b1"});
+  const auto compile = Sync(agent);
+  ASSERT_EQ(compile.run_size(), 1);
+  auto* result = Report(&agent, compile.run(0), gq::v1::LEASE_PHASE_ENDED)->mutable_result();
+  result->set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
+  result->set_report_json(R"({"offload":{"gops_percent":91}})");
+  EXPECT_EQ(Sync(agent).run_size(), 0);
+  EXPECT_EQ(Get(id).state(), gq::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(id).steps(1).skip_reason(), "offload 91 % is below 98 %");
+}
+
+TEST_F(SchedulerTest, ExecutionIsGivenUpWhenItsBoardsAreGoneForGood) {
+  Sync(Agent("a", {"b1"}));
+  const std::string id = Submit({NeedKind::kExec});
+  ASSERT_TRUE(ledger_->SetBoardHealth({"admin", "Test"}, "b1", gq::v1::BOARD_HEALTH_BAD, "").ok());
+  scheduler_.Sweep();
+  clock_.Advance(absl::Minutes(4));
+  Sync(Agent("a", {"b1"}));
+  scheduler_.Sweep();
+  EXPECT_EQ(Get(id).state(), gq::v1::JOB_STATE_QUEUED);
+  clock_.Advance(absl::Minutes(2));
+  scheduler_.Sweep();
+  EXPECT_EQ(Get(id).state(), gq::v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get(id).failure().reason(), "NO_ELIGIBLE_BOARD");
+}
+
 TEST_F(SchedulerTest, OneBoardOneExecution) {
   Submit({NeedKind::kExec});
   Submit({NeedKind::kExec});
