@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "board_agent/compile_rounds.h"
 #include "board_agent/step_options.h"
 #include "common/base/file.h"
 #include "common/base/log_format.h"
@@ -35,6 +36,7 @@ using compile::PartitionReport;
 constexpr char kComponent[] = "Compile";
 constexpr char kQuantizedModel[] = "model_quantized.onnx";
 constexpr size_t kLayersInLog = 5;
+constexpr int kDefaultRounds = 4;  // compiles, the first one included
 
 // A name that is safe in a path and means the model to a person.
 std::string KeyOf(const gq::v1::JobSpec& spec) {
@@ -70,6 +72,9 @@ class CompileStep {
     GQ_ASSIGN_OR_RETURN(Outcome outcome, CompileOnce(options, cache.parent_path()));
     if (spec_.edge_quant() == "auto") {
       GQ_RETURN_IF_ERROR(TryEdgeQuantization(cache.parent_path(), outcome));
+    }
+    if (spec_.offload_goal() != "none") {
+      GQ_RETURN_IF_ERROR(TryOptions(cache.parent_path(), outcome));
     }
     return Finish(outcome);
   }
@@ -190,14 +195,93 @@ class CompileStep {
         kComponent, StrCat("Edge quantization ", better ? "kept" : "not kept", ": ",
                            outcome.kernels, " kernels without, ", with_edge.kernels, " with it"));
     if (!better) return absl::OkStatus();
+    outcome = std::move(with_edge);
+    return Replace(cache, trial);
+  }
+
+  // Other options, round by round, as long as the offload is not full and something is gained.
+  absl::Status TryOptions(const fs::path& cache, Outcome& outcome) {
+    std::set<std::string> fixed;
+    for (const std::string& text : spec_.compiler_option()) {
+      fixed.insert(text.substr(0, text.find_first_of("+=")));
+    }
+    std::set<std::string> tried;
+    int without_gain = 0;
+    const int rounds = spec_.has_compile_rounds() ? spec_.compile_rounds() : kDefaultRounds;
+    for (int round = 1; round < rounds && without_gain < kRoundsWithoutGain; ++round) {
+      if (outcome.report.level == compile::OffloadLevel::kFull) break;
+      const std::vector<std::string> changes =
+          ProposeChanges(outcome.report, outcome.options, fixed, tried, spec_.consent());
+      if (changes.empty()) break;
+      tried.insert(changes.begin(), changes.end());
+      CompilerOptions options = outcome.options;
+      for (const std::string& change : changes) {
+        GQ_RETURN_IF_ERROR(compile::ApplyOption(change, spec_.consent(), options));
+      }
+      if (!compile::CheckOptions(options).ok()) {
+        ++without_gain;
+        continue;
+      }
+      const fs::path trial = context_.files.work_dir() / "tmp" / StrCat("round_", round);
+      GQ_RETURN_IF_ERROR(base::MakeFolder(trial));
+      GQ_ASSIGN_OR_RETURN(Outcome candidate, CompileOnce(options, trial));
+      const bool better = IsBetterOffload(candidate.report, outcome.report);
+      GQ_RETURN_IF_ERROR(Record(base::StrJoin(changes, " "), candidate, outcome, better));
+      if (!better) {
+        ++without_gain;
+        continue;
+      }
+      without_gain = 0;
+      GQ_RETURN_IF_ERROR(Replace(cache, trial));
+      outcome = std::move(candidate);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Replace(const fs::path& cache, const fs::path& trial) {
     std::error_code error;
     fs::remove_all(cache, error);
     fs::copy(trial, cache, fs::copy_options::recursive, error);
-    if (error) {
-      return MakeError(Reason::kFileUnwritable, StrCat(cache.string(), ": ", error.message()));
+    if (!error) return absl::OkStatus();
+    return MakeError(Reason::kFileUnwritable, StrCat(cache.string(), ": ", error.message()));
+  }
+
+  // One row of the ledger: what was tried, before and after.
+  absl::Status Record(const std::string& changes, const Outcome& candidate, const Outcome& before,
+                      bool better) {
+    const auto percent = [](const Outcome& o) { return o.report.gops_percent.value_or(0); };
+    gq::v1::Iteration iteration;
+    iteration.set_number(EarlierIterations() + ++recorded_);
+    iteration.set_step_index(context_.lease.step_index());
+    iteration.set_kind("compile");
+    iteration.set_candidate(changes);
+    iteration.set_decision(better ? "kept" : "rolled-back");
+    auto& metrics = *iteration.mutable_metrics();
+    metrics["gops_percent"] = percent(candidate);
+    metrics["gops_percent_before"] = percent(before);
+    metrics["npu_partitions"] = candidate.report.npu_partitions;
+    metrics["npu_partitions_before"] = before.report.npu_partitions;
+    for (const auto& [phase, seconds] : candidate.seconds) {
+      iteration.set_seconds(iteration.seconds() + seconds);
     }
-    outcome = std::move(with_edge);
-    return absl::OkStatus();
+    context_.reporter.Info(
+        kComponent, StrCat("Round with ", changes, better ? " kept: " : " rolled back: ",
+                           absl::StrFormat("%.3f %% of the operations offloaded, before %.3f %%",
+                                           percent(candidate), percent(before)),
+                           Simulated()));
+    return context_.channel.SendIteration(iteration);
+  }
+
+  // Iterations of a job are counted through; those of an exploration come first.
+  int EarlierIterations() const {
+    size_t count = 0;
+    for (const std::string& text : context_.lease.earlier_reports()) {
+      const auto report = nlohmann::json::parse(text, nullptr, false);
+      if (report.is_object() && report.contains("iterations") && report["iterations"].is_array()) {
+        count += report["iterations"].size();
+      }
+    }
+    return static_cast<int>(count);
   }
 
   absl::StatusOr<gq::v1::StepResult> Finish(const Outcome& outcome) {
@@ -212,6 +296,9 @@ class CompileStep {
     result.set_report_json(compile::CompileReportJson(
         {probe_.simulated, std::string(backend_.name()), outcome.options.device, outcome.seconds},
         classification_, outcome.options, report));
+    if (spec_.offload_goal() == "full" && report.level != compile::OffloadLevel::kFull) {
+      result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
+    }
     return result;
   }
 
@@ -258,6 +345,7 @@ class CompileStep {
   compile::Classification classification_;
   compile::BoundaryQuantization boundary_;
   std::vector<std::string> warnings_;
+  int recorded_ = 0;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "common/base/text.h"
 #include "common/graph/model.h"
 #include "common/rpc/blob_client.h"
+#include "onnx/defs/parser.h"
 #include "tests/common/rpc/fake_server.h"
 #include "tests/common/rpc/temp_folder.h"
 
@@ -64,7 +65,9 @@ class GqAgentTest : public testing::Test {
   }
 
   gq::v1::Lease CompileLease(const std::string& id) {
-    const graph::Model model = MakeProbeModel().value();
+    return CompileLease(id, MakeProbeModel().value());
+  }
+  gq::v1::Lease CompileLease(const std::string& id, const graph::Model& model) {
     const std::filesystem::path path = folder_.path() / "probe.onnx";
     EXPECT_TRUE(graph::SaveModel(model, path).ok());
     const std::string bytes = base::ReadFile(path).value();
@@ -167,6 +170,28 @@ TEST_F(GqAgentTest, OnACpuBoardOnnxRuntimeOptimizesTheModel) {
   EXPECT_TRUE(report["facts"].contains("onnxruntime_version"));
   ASSERT_EQ(result.artifacts_size(), 1);
   EXPECT_EQ(result.artifacts(0).path(), "compile/probe/probe_optimized.onnx");
+}
+
+// 2 * 4 + 2 operations before the operator that no NPU takes, 2 in it, 2 after it: the last
+// subgraph lies below the threshold of 20 % until that is taken away.
+TEST_F(GqAgentTest, OtherOptionsAreTriedWhenWorkStaysOnTheCpu) {
+  onnx::ModelProto proto;
+  onnx::OnnxParser parser(
+      "<ir_version: 8, opset_import: [\"\" : 17]> g (float[1,2] x) => (float[1,2] y)"
+      "<float[2,2] w = {1, 2, 3, 4}> { a = MatMul(x, w) b = Relu(a) t = Hardmax(b) y = Relu(t) }");
+  ASSERT_TRUE(parser.Parse(proto).IsOK());
+  server_.agents.Add(CompileLease("a", graph::Model::FromProto(std::move(proto)).value()));
+  Start();
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  const State state = server_.agents.Get("a");
+  ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
+      << state.results[0].failure().message() << state.log;
+  const auto report = nlohmann::json::parse(state.results[0].report_json());
+  EXPECT_EQ(report["options"]["threshold_gops_percent"], 0.0);
+  EXPECT_NEAR(report["offload"]["gops_percent"].get<double>(), 100.0 * 12 / 14, 0.001);
+  EXPECT_EQ(report["partitions"]["npu"], 2);
+  EXPECT_THAT(state.iterations, ElementsAre(1));
+  EXPECT_THAT(state.log, HasSubstr("Round with threshold_gops_percent=0 kept"));
 }
 
 TEST_F(GqAgentTest, RunsOnASimulatedBoardWithAStatedLatency) {
