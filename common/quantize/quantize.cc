@@ -14,6 +14,7 @@
 #include "common/quantize/dynamic_quantization.h"
 #include "common/quantize/emit.h"
 #include "common/quantize/first_samples.h"
+#include "common/quantize/mask_ranges.h"
 #include "common/quantize/pass.h"
 #include "common/quantize/placement.h"
 #include "common/quantize/qdq_insertion.h"
@@ -190,6 +191,7 @@ absl::Status QuantizeStatically(ContextPtr& context, runtime::DataSet& data, boo
     GQ_RETURN_IF_ERROR(KeepCrampedJoinsFloat(context, data, allow_nonfinite, table));
   }
   (*seconds)["calibration"] = watch.Lap();
+  LimitMaskRanges(*context);
   GQ_RETURN_IF_ERROR(InsertQdq(*context));
   return RunPasses(*context);
 }
