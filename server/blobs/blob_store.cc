@@ -57,12 +57,13 @@ absl::Status CheckDigest(const gq::v1::Digest& digest) {
 // --- Upload -------------------------------------------------------------------------------------
 
 Upload::Upload(BlobStore& store, std::string key, std::string principal, gq::v1::Digest digest,
-               int file, int64_t ticket)
+               int file, std::shared_ptr<UploadSlot> slot, int64_t ticket)
     : store_(store),
       key_(std::move(key)),
       principal_(std::move(principal)),
       digest_(std::move(digest)),
       file_(file),
+      slot_(std::move(slot)),
       ticket_(ticket) {}
 
 Upload::~Upload() {
@@ -85,15 +86,23 @@ absl::Status Upload::Resume() {
   return absl::OkStatus();
 }
 
+absl::Status Upload::CheckCurrent() const {
+  if (slot_->current == ticket_) return absl::OkStatus();
+  return MakeError(Reason::kUploadOffset, "another connection goes on with this upload");
+}
+
 absl::Status Upload::Append(std::string_view data) {
-  if (!store_.IsCurrent(key_, ticket_)) {
-    return MakeError(Reason::kUploadOffset, "another connection goes on with this upload");
-  }
+  absl::MutexLock lock(&slot_->mutex);
+  GQ_RETURN_IF_ERROR(CheckCurrent());
   if (size_ + static_cast<int64_t>(data.size()) > digest_.size_bytes()) {
     return MakeError(Reason::kUploadOffset,
                      StrCat("the blob has ", digest_.size_bytes(), " bytes, more were sent"));
   }
   hash_.Update(data);
+  return Write(data);
+}
+
+absl::Status Upload::Write(std::string_view data) {
   while (!data.empty()) {
     const ssize_t written = pwrite(file_, data.data(), data.size(), size_);
     if (written < 0 && errno == EINTR) continue;
@@ -109,11 +118,14 @@ absl::Status Upload::Append(std::string_view data) {
 }
 
 absl::Status Upload::Finish() {
+  absl::MutexLock lock(&slot_->mutex);
+  GQ_RETURN_IF_ERROR(CheckCurrent());
   if (size_ != digest_.size_bytes()) {
     return MakeError(Reason::kUploadOffset,
                      StrCat("the blob has ", digest_.size_bytes(), " bytes, ", size_, " arrived"),
                      "go on from the committed size");
   }
+  slot_->current = -1;
   if (hash_.Finish() != digest_.sha256()) {
     close(std::exchange(file_, -1));
     std::error_code error;
@@ -172,12 +184,6 @@ std::filesystem::path BlobStore::PartOf(const std::string& key) const {
   return folder_ / "incoming" / (key + ".part");
 }
 
-bool BlobStore::IsCurrent(const std::string& key, int64_t ticket) {
-  absl::MutexLock lock(&mutex_);
-  const auto found = tickets_.find(key);
-  return found != tickets_.end() && found->second == ticket;
-}
-
 namespace {
 
 // Name of an upload's file: two users' uploads never meet, whatever ids they choose.
@@ -214,16 +220,22 @@ absl::StatusOr<std::unique_ptr<Upload>> BlobStore::BeginUpload(std::string_view 
                      "delete old jobs and run `gq admin gc`, or try again later");
   }
   const std::string key = UploadKey(principal, upload_id, digest);
+  std::shared_ptr<UploadSlot> slot;
   int64_t ticket = 0;
   {
     absl::MutexLock lock(&mutex_);
+    std::shared_ptr<UploadSlot>& entry = slots_[key];
+    if (!entry) entry = std::make_shared<UploadSlot>();
+    slot = entry;
     ticket = next_ticket_++;
-    tickets_[key] = ticket;
   }
+  // Whoever writes now finishes its chunk first.
+  absl::MutexLock lock(&slot->mutex);
+  slot->current = ticket;
   const int file = open(PartOf(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
   if (file < 0) return WriteError("an upload");
   std::unique_ptr<Upload> upload(
-      new Upload(*this, key, std::string(principal), digest, file, ticket));
+      new Upload(*this, key, std::string(principal), digest, file, slot, ticket));
   GQ_RETURN_IF_ERROR(upload->Resume());
   if (offset != upload->committed_size()) {
     return MakeError(
@@ -248,7 +260,7 @@ absl::Status BlobStore::Commit(const std::string& key, const std::string& princi
   GQ_RETURN_IF_ERROR(SyncFolder(path.parent_path()));
   GQ_RETURN_IF_ERROR(ledger_.RecordBlob(principal, digest));
   absl::MutexLock tickets_lock(&mutex_);
-  tickets_.erase(key);
+  slots_.erase(key);
   return absl::OkStatus();
 }
 

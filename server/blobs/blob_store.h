@@ -29,6 +29,13 @@ struct UploadState {
   bool complete = false;
 };
 
+// Says which connection may write to an upload's file, and is held while it does: content that was
+// verified cannot be changed by an older connection any more.
+struct UploadSlot {
+  absl::Mutex mutex;
+  int64_t current ABSL_GUARDED_BY(mutex) = 0;  // ticket of the connection; -1 when it is complete
+};
+
 // One blob on its way in. Used by one thread at a time. When it is destroyed before Finish, what
 // was written is kept for the next try.
 class Upload {
@@ -48,15 +55,19 @@ class Upload {
  private:
   friend class BlobStore;
   Upload(class BlobStore& store, std::string key, std::string principal, gq::v1::Digest digest,
-         int file, int64_t ticket);
+         int file, std::shared_ptr<UploadSlot> slot, int64_t ticket);
   // Takes in what an earlier try left.
   absl::Status Resume();
+  // kUploadOffset when another connection goes on with this upload.
+  absl::Status CheckCurrent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot_->mutex);
+  absl::Status Write(std::string_view data);
 
   BlobStore& store_;
   const std::string key_;
   const std::string principal_;
   const gq::v1::Digest digest_;
   int file_;
+  const std::shared_ptr<UploadSlot> slot_;
   const int64_t ticket_;
   int64_t size_ = 0;
   int64_t synced_ = 0;
@@ -121,7 +132,6 @@ class BlobStore {
 
   std::filesystem::path PathOf(const gq::v1::Digest& digest) const;
   std::filesystem::path PartOf(const std::string& key) const;
-  bool IsCurrent(const std::string& key, int64_t ticket);
   absl::Status Commit(const std::string& key, const std::string& principal,
                       const gq::v1::Digest& digest);
 
@@ -129,8 +139,7 @@ class BlobStore {
   Ledger& ledger_;
   const int64_t min_free_bytes_;
   absl::Mutex mutex_;
-  // The connection that may write to an upload, by key.
-  std::map<std::string, int64_t> tickets_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<UploadSlot>> slots_ ABSL_GUARDED_BY(mutex_);
   int64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   // Held while a file appears or disappears together with its row.
   absl::Mutex commit_mutex_;
