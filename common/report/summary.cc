@@ -70,7 +70,8 @@ std::string SummaryText(std::string_view report_json) {
     if (!verdict.default_result.empty()) {
       StrAppend(&text, "  default goal: ", OneLine(verdict.default_result), "\n");
     }
-  } else if (const std::string state = TextAt(report, {"job", "state"}); !state.empty()) {
+  } else if (const std::string state = TextAt(report, {"job", "state"});
+             !state.empty() && state != "SUCCEEDED") {
     StrAppend(&text, "Verdict: none; job ", OneLine(state), "\n");
   }
   if (const Rows rows = OutputRows(report); !rows.empty()) {
