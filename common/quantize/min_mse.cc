@@ -12,13 +12,47 @@
 namespace gq::quantize {
 namespace {
 
-std::vector<float> SquaredErrors(std::span<const float> values, const QuantParams& params) {
-  std::vector<float> errors = RoundTrip(values, params);
-  for (size_t i = 0; i < errors.size(); ++i) {
-    const float difference = errors[i] - values[i];
-    errors[i] = difference * difference;
+constexpr size_t kBlock = 128;
+
+// Eight partial sums, for 8 to kBlock values.
+float SumOfBlock(const float* values, size_t count) {
+  std::array<float, 8> parts;
+  std::copy_n(values, 8, parts.begin());
+  size_t i = 8;
+  for (; i + 8 <= count; i += 8) {
+    for (size_t j = 0; j < 8; ++j) parts[j] += values[i + j];
   }
-  return errors;
+  float sum = ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
+              ((parts[4] + parts[5]) + (parts[6] + parts[7]));
+  for (; i < count; ++i) sum += values[i];
+  return sum;
+}
+
+// Pairwise sum of what `fill(first, count, block)` writes for the elements first .. first + count.
+template <typename Fill>
+float PairwiseSumOf(size_t first, size_t count, Fill fill) {
+  if (count > kBlock) {
+    size_t half = count / 2;
+    half -= half % 8;
+    return PairwiseSumOf(first, half, fill) + PairwiseSumOf(first + half, count - half, fill);
+  }
+  std::array<float, kBlock> block;
+  fill(first, count, block.data());
+  if (count >= 8) return SumOfBlock(block.data(), count);
+  float sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += block[i];
+  return sum;
+}
+
+float SquaredErrors(std::span<const float> values, const QuantParams& params) {
+  return PairwiseSumOf(0, values.size(), [&](size_t first, size_t count, float* block) {
+    const auto part = values.subspan(first, count);
+    RoundTrip(part, params, block);
+    for (size_t i = 0; i < count; ++i) {
+      const float difference = block[i] - part[i];
+      block[i] = difference * difference;
+    }
+  });
 }
 
 // Linear interpolation between the sorted values at `percent`.
@@ -34,28 +68,9 @@ float Percentile(const std::vector<float>& sorted, double percent) {
 }  // namespace
 
 float PairwiseSum(std::span<const float> values) {
-  constexpr size_t kBlock = 128;
-  const size_t count = values.size();
-  if (count < 8) {
-    float sum = 0;
-    for (const float value : values) sum += value;
-    return sum;
-  }
-  if (count <= kBlock) {
-    std::array<float, 8> parts;
-    std::copy_n(values.begin(), 8, parts.begin());
-    size_t i = 8;
-    for (; i + 8 <= count; i += 8) {
-      for (size_t j = 0; j < 8; ++j) parts[j] += values[i + j];
-    }
-    float sum = ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
-                ((parts[4] + parts[5]) + (parts[6] + parts[7]));
-    for (; i < count; ++i) sum += values[i];
-    return sum;
-  }
-  size_t half = count / 2;
-  half -= half % 8;
-  return PairwiseSum(values.first(half)) + PairwiseSum(values.subspan(half));
+  return PairwiseSumOf(0, values.size(), [&](size_t first, size_t count, float* block) {
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), count, block);
+  });
 }
 
 QuantParams MinMseParams(std::span<const float> values, ElementType type, bool symmetric,
@@ -68,7 +83,7 @@ QuantParams MinMseParams(std::span<const float> values, ElementType type, bool s
   for (int offset = -1; offset <= 3; ++offset) {
     QuantParams candidate = base;
     candidate.scale = ScaleOfPosition(position + offset);
-    const float cost = PairwiseSum(SquaredErrors(values, candidate));
+    const float cost = SquaredErrors(values, candidate);
     if (cost < least) {
       least = cost;
       best = candidate;
@@ -89,7 +104,7 @@ QuantParams PercentileMinMseParams(std::span<const float> values, ElementType ty
     const QuantParams candidate =
         IntegerParams({Percentile(sorted, tail), Percentile(sorted, 100.0 - tail)}, type, symmetric,
                       ScaleType::kFloat32);
-    const double cost = PairwiseSum(SquaredErrors(values, candidate));
+    const double cost = SquaredErrors(values, candidate);
     if (!best || cost < least) {
       least = cost;
       best = candidate;

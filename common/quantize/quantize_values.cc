@@ -18,6 +18,24 @@ float QuantizedAsFloat(float value, const QuantParams& params, IntegerRange rang
   return std::clamp(steps, static_cast<float>(range.min), static_cast<float>(range.max));
 }
 
+// The common case of weights, in a form that compilers turn into vector code.
+std::vector<std::byte> QuantizeToInt8(std::span<const float> values, const QuantParams& params,
+                                      IntegerRange range) {
+  constexpr float kRound = 12582912.0f;
+  const auto lowest = static_cast<float>(range.min);
+  const auto highest = static_cast<float>(range.max);
+  const float scale = params.scale;
+  std::vector<std::byte> bytes(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    float steps = values[i] / scale;
+    steps = steps == steps ? steps : 0.0f;
+    steps = steps < highest ? steps : highest;
+    steps = steps > lowest ? steps : lowest;
+    bytes[i] = static_cast<std::byte>(static_cast<int8_t>((steps + kRound) - kRound));
+  }
+  return bytes;
+}
+
 // The same round trip for types of at most 16 bits in a form that compilers turn into vector code:
 // adding and taking away 1.5 * 2^23 rounds half to even.
 void RoundTripNarrow(std::span<const float> values, const QuantParams& params, IntegerRange range,
@@ -97,6 +115,9 @@ int64_t QuantizeValue(float value, const QuantParams& params) {
 
 std::vector<std::byte> QuantizeValues(std::span<const float> values, const QuantParams& params) {
   const IntegerRange range = RangeOf(params.type, true);
+  if (params.type == TensorProto::INT8 && params.zero_point == 0) {
+    return QuantizeToInt8(values, params, range);
+  }
   ElementWriter writer(params.type, static_cast<int64_t>(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {
     writer.Set(static_cast<int64_t>(i), Element(values[i], params, range));
@@ -118,10 +139,15 @@ std::vector<std::byte> QuantizePerChannel(std::span<const float> values,
 
 std::vector<float> RoundTrip(std::span<const float> values, const QuantParams& params) {
   std::vector<float> result(values.size());
+  RoundTrip(values, params, result.data());
+  return result;
+}
+
+void RoundTrip(std::span<const float> values, const QuantParams& params, float* result) {
   const IntegerRange range = RangeOf(params.type, true);
   if (!IsReducedFloat(params.type) && graph::BitsPerElement(params.type) <= 16) {
-    RoundTripNarrow(values, params, range, result.data());
-    return result;
+    RoundTripNarrow(values, params, range, result);
+    return;
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (IsReducedFloat(params.type)) {
@@ -135,7 +161,6 @@ std::vector<float> RoundTrip(std::span<const float> values, const QuantParams& p
           params.scale;
     }
   }
-  return result;
 }
 
 std::vector<float> ChannelValues(std::span<const float> values, std::span<const int64_t> dims,

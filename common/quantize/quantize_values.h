@@ -27,6 +27,8 @@ std::vector<std::byte> QuantizePerChannel(std::span<const float> values,
 
 // What the stored elements of `values` stand for, in float32.
 std::vector<float> RoundTrip(std::span<const float> values, const QuantParams& params);
+// The same into memory for values.size() floats.
+void RoundTrip(std::span<const float> values, const QuantParams& params, float* result);
 
 // Values of channel `index` of `axis`, in order.
 std::vector<float> ChannelValues(std::span<const float> values, std::span<const int64_t> dims,
