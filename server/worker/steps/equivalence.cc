@@ -19,8 +19,9 @@ using base::Reason;
 using base::StrCat;
 using runtime::Tensor;
 
-// Reordered float32 arithmetic through some hundred layers stays far above this.
+// Reordered arithmetic through some hundred layers stays far above these.
 constexpr double kLeastPsnr = 60;
+constexpr double kLeastPsnrOfHalf = 30;
 
 absl::StatusOr<std::vector<Tensor>> RunOnce(const graph::Model& model, const runtime::DataSet& data,
                                             std::span<const Tensor> sample,
@@ -59,7 +60,8 @@ absl::StatusOr<std::vector<Tensor>> FirstSample(runtime::DataSet& data) {
 
 absl::StatusOr<Equivalence> CheckEquivalence(const graph::Model& user_model,
                                              const graph::Model& float_model,
-                                             runtime::DataSet& data, base::Reporter& reporter) {
+                                             bool changed_precision, runtime::DataSet& data,
+                                             base::Reporter& reporter) {
   GQ_ASSIGN_OR_RETURN(const std::vector<Tensor> sample, FirstSample(data));
   std::vector<runtime::TensorInfo> user_outputs, float_outputs;
   double seconds = 0;
@@ -71,6 +73,7 @@ absl::StatusOr<Equivalence> CheckEquivalence(const graph::Model& user_model,
   auto found = RunOnce(float_model, data, sample, &float_outputs, &result.seconds);
   if (!found.ok()) return base::AddContext(found.status(), "the optimized model does not run");
 
+  const double least_psnr = changed_precision ? kLeastPsnrOfHalf : kLeastPsnr;
   result.psnr_db = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < user_outputs.size(); ++i) {
     const auto same = std::find_if(
@@ -97,7 +100,7 @@ absl::StatusOr<Equivalence> CheckEquivalence(const graph::Model& user_model,
     // All outputs near zero: nothing to relate the difference to.
     const bool tiny = report.figures.max_abs <= 1e-6;
     if (!tiny) result.psnr_db = std::min(result.psnr_db, report.figures.psnr_db);
-    if (!tiny && report.figures.psnr_db < kLeastPsnr) {
+    if (!tiny && report.figures.psnr_db < least_psnr) {
       char text[64];
       std::snprintf(text, sizeof text, "%.1f dB (largest difference %.3g)", report.figures.psnr_db,
                     report.figures.max_abs);

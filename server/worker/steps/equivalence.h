@@ -17,9 +17,12 @@ struct Equivalence {
 };
 
 // Runs both models on the first sample of `data`. SANITY_CHECK_FAILED, naming the output, when they
-// differ by more than float rounding explains; RUNTIME_FAILED when the user's model does not run.
+// differ by more than rounding explains: in float32 (PSNR 60 dB), or with `changed_precision` in
+// the 16-bit arithmetic of the user's model (30 dB); RUNTIME_FAILED when the user's model does not
+// run.
 absl::StatusOr<Equivalence> CheckEquivalence(const graph::Model& user_model,
                                              const graph::Model& float_model,
-                                             runtime::DataSet& data, base::Reporter& reporter);
+                                             bool changed_precision, runtime::DataSet& data,
+                                             base::Reporter& reporter);
 
 }  // namespace gq::worker

@@ -13,6 +13,7 @@
 #include "server/worker/steps/equivalence.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
+#include "server/worker/steps/shape_hint.h"
 #include "server/worker/steps/stopwatch.h"
 #include "server/worker/steps/strategy.h"
 
@@ -51,6 +52,22 @@ absl::Status RefuseQuantized(const graph::Analysis& analysis) {
   }
   return MakeError(Reason::kAlreadyQuantized, StrCat("the model is already quantized: ", what),
                    "give the float model, or strip and quantize again with --mode requantize");
+}
+
+// The model computed in another precision than float32 before it was optimized.
+bool ChangedPrecision(const graph::OptimizeReport& report) {
+  return std::any_of(report.passes.begin(), report.passes.end(),
+                     [](const auto& pass) { return pass.name == "float32-conversion"; });
+}
+
+// The data often knows the dimensions that the model leaves open.
+absl::Status WithShapeHint(const absl::Status& error, const JobInputs& inputs,
+                           const graph::Model& model) {
+  if (base::GetReason(error) != Reason::kDynamicShape) return error;
+  const std::string flags = ShapeFlagsFromData(inputs, model);
+  if (flags.empty()) return error;
+  return MakeError(Reason::kDynamicShape, base::FromAbsl(error.message()),
+                   StrCat("the calibration data suggests: ", flags));
 }
 
 graph::Analysis Refine(graph::Analysis analysis, const graph::Analysis& optimized,
@@ -110,8 +127,10 @@ absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, St
                       OptimizeOptionsFor(inputs.spec, strategy.config));
   result.float_model = result.user_model;
   runtime::OrtConstantEvaluator evaluator;
-  GQ_ASSIGN_OR_RETURN(graph::OptimizeReport optimized,
-                      graph::OptimizeGraph(result.float_model, options, evaluator, log));
+  absl::StatusOr<graph::OptimizeReport> optimization =
+      graph::OptimizeGraph(result.float_model, options, evaluator, log);
+  if (!optimization.ok()) return WithShapeHint(optimization.status(), inputs, result.user_model);
+  graph::OptimizeReport optimized = *std::move(optimization);
   for (const graph::PassReport& pass : optimized.passes) {
     log.Info("Optimize", StrCat(pass.name, ": ", pass.changed, " changed"));
     for (const std::string& detail : pass.details) {
@@ -133,7 +152,8 @@ absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, St
   GQ_ASSIGN_OR_RETURN(const SampleData data,
                       OpenCalibrationData(inputs, result.float_model, quiet));
   GQ_ASSIGN_OR_RETURN(const Equivalence equivalence,
-                      CheckEquivalence(result.user_model, result.float_model, *data.samples, log));
+                      CheckEquivalence(result.user_model, result.float_model,
+                                       ChangedPrecision(optimized), *data.samples, log));
   char text[160];
   std::snprintf(text, sizeof text,
                 "the optimized model equals the given one on one sample (largest difference %.2g); "

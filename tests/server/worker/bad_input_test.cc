@@ -161,6 +161,13 @@ TEST_F(BadInputTest, DimensionsThatStayDynamic) {
   ExpectError(Quantize({}, "dynamic.onnx"), 2, "DYNAMIC_SHAPE", {"x", "--input-shape"});
 }
 
+TEST_F(BadInputTest, TheDataSuggestsTheOpenDimensions) {
+  WriteModel("dynamic.onnx", "g (float[N,2,H,W] x) => (float[N,2,H,W] y) { y = Relu(x) }");
+  ExpectError(Quantize({}, "dynamic.onnx"), 2, "DYNAMIC_SHAPE", {"--input-shape x=1x2x4x4"});
+  const Outcome outcome = Run(Quantize({"--input-shape", "x=1x2x4x4"}, "dynamic.onnx"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
 TEST_F(BadInputTest, InputShapeOfAnUnknownInput) {
   ExpectError(Quantize({"--input-shape", "image=1x2x4x4"}), 2, "INVALID_FLAG", {"image", "x"});
 }

@@ -170,6 +170,21 @@ TEST_F(QuantizeVerbTest, NonfiniteSamplesCanBeSkipped) {
   EXPECT_THAT(outcome.out, HasSubstr("[WARN ]"));
 }
 
+// 16-bit arithmetic rounds by some tenths of a percent; that is no fault of the optimizer.
+TEST_F(QuantizeVerbTest, HalfPrecisionModelsAreTaken) {
+  std::string weights;
+  for (int i = 0; i < 256; ++i) {
+    weights += (i == 0 ? "" : ", ") + std::to_string((i * 29 % 101 - 50) * 0.0371);
+  }
+  WriteModel("half.onnx",
+             "g (float[1,16] x) => (float[1,16] y) <float[16,16] w = {" + weights +
+                 "}> { h = Cast<to=10>(x) k = Cast<to=10>(w) m = MatMul(h, k) y = Cast<to=1>(m) }");
+  WriteSamples("half.npy", 4, 0, {16});
+  const Outcome outcome = Run(
+      {"quantize", "--model", "half.onnx", "--calibration-data", "half.npy", "--output", "q.onnx"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+}
+
 TEST_F(QuantizeVerbTest, HelpFitsATerminal) {
   for (const char* verb : {"quantize", "evaluate", "analyze", "serve", "step"}) {
     const Outcome outcome = Run({verb, "--help"});
