@@ -73,6 +73,7 @@ struct VerbCommand {
     }
     GQ_ASSIGN_OR_RETURN(const job::JobRequest request, flags->Take());
     GQ_RETURN_IF_ERROR(runtime::OrtLibrary::Select(runtime));
+    GQ_RETURN_IF_ERROR(runtime::OrtLibrary::Get().status());
     return def->run(request, options);
   }
 };

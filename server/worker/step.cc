@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/runtime/ort_library.h"
 #include "server/worker/steps/analyze.h"
 #include "server/worker/steps/evaluate.h"
 #include "server/worker/steps/graph_optimize.h"
@@ -158,6 +159,7 @@ std::string WithUserNames(std::string_view text, const fs::path& work_dir) {
 
 absl::StatusOr<StepResult> RunLease(rpc::StepContext& context) {
   const fs::path& work_dir = context.files.work_dir();
+  GQ_RETURN_IF_ERROR(runtime::OrtLibrary::Get().status());
   StepLog log(context.reporter);
   log.SetRewrite([&work_dir](std::string_view text) { return WithUserNames(text, work_dir); });
   auto inputs = InputsOfLease(context.lease, context.files);
