@@ -7,7 +7,7 @@ namespace gq::quantize {
 absl::StatusOr<int> CompensatedRounding::Run(const RecoveryData& data, RecoveryState& state) const {
   return WalkLayers(data, state,
                     [](const Layer& layer, const LayerPositions& positions,
-                       const std::vector<Moments>& moments) -> std::optional<LayerFit> {
+                       const LayerMoments& moments) -> std::optional<LayerFit> {
                       return FitLayer(layer, positions, moments);
                     });
 }
@@ -16,7 +16,7 @@ absl::StatusOr<int> BiasCorrection::Run(const RecoveryData& data, RecoveryState&
   const graph::Model before = state.result.model;
   return WalkLayers(data, state,
                     [&before](const Layer& layer, const LayerPositions& positions,
-                              const std::vector<Moments>& moments) -> std::optional<LayerFit> {
+                              const LayerMoments& moments) -> std::optional<LayerFit> {
                       if (positions.bias_bits == 0) return std::nullopt;
                       auto weights = WeightIntegers(layer, before);
                       if (!weights.ok()) return std::nullopt;

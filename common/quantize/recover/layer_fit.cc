@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "common/quantize/recover/rounding.h"
 
@@ -15,11 +17,9 @@ constexpr int64_t kMaxColumns = 1600;
 // Up to this many inputs pairs of values are moved as well.
 constexpr int64_t kMaxPairColumns = 25;
 
-double Ridge(const Moments& moments) {
-  // The fewer positions an input has, the less its moments are to be trusted.
-  const double positions = std::max(moments.count, 1.0);
-  return 0.003 + 0.05 * static_cast<double>(moments.x.size()) / positions;
-}
+// Pulls towards the float weights that are tried, strongest suspicion of the samples last.
+constexpr double kMiddleRidge = 0.3;
+constexpr double kOtherRidges[] = {0.03, 3};
 
 int LimitOf(int bits) {
   return bits == 32 ? std::numeric_limits<int>::max() : (1 << (bits - 1)) - 1;
@@ -27,45 +27,38 @@ int LimitOf(int bits) {
 
 double Power(int exponent) { return std::ldexp(1.0, exponent); }
 
-struct Candidate {
-  double scale = 1;
-  std::vector<RowMatrix> weights;
-  double error = std::numeric_limits<double>::infinity();
-};
-
 class Fitter {
  public:
-  Fitter(const Layer& layer, const LayerPositions& positions, const std::vector<Moments>& moments)
+  Fitter(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments)
       : layer_(layer),
         positions_(positions),
-        moments_(moments),
+        seen_(moments),
         floats_(ToMatrices(layer.shape, layer.float_weight)),
-        has_bias_(positions.bias_bits != 0) {}
+        has_bias_(positions.bias_bits != 0) {
+    for (size_t group = 0; group < moments.fit.size(); ++group) {
+      all_.push_back(moments.fit[group]);
+      all_.back().Add(moments.check[group]);
+    }
+  }
 
   LayerFit Run() {
-    std::vector<Quadratic> errors;
-    for (size_t group = 0; group < moments_.size(); ++group) {
-      errors.push_back(Error(group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_));
-    }
-    Candidate best;
-    for (const double scale : Scales()) {
-      Candidate candidate = Round(errors, scale);
-      if (candidate.error < best.error) best = std::move(candidate);
-    }
-    errors.clear();
+    const auto [scale, ridge] = Choose();
     LayerFit fit;
-    fit.weight_scale = best.scale;
-    fit.weights = std::move(best.weights);
+    fit.weight_scale = scale;
+    for (size_t group = 0; group < all_.size(); ++group) {
+      fit.weights.push_back(ridge ? Round(all_, group, scale, *ridge) : Nearest(group, scale));
+    }
     if (!has_bias_) return fit;
     SetBias(&fit);
+    if (!ridge) return fit;
     // With the bias as it can be held, its rounding error goes into the weights.
-    for (size_t group = 0; group < moments_.size(); ++group) {
+    for (size_t group = 0; group < all_.size(); ++group) {
       Eigen::VectorXd bias(layer_.shape.outputs);
       for (Eigen::Index m = 0; m < bias.size(); ++m) {
         bias[m] = fit.bias[group * static_cast<size_t>(bias.size()) + static_cast<size_t>(m)] *
                   fit.bias_scale;
       }
-      DescendCoordinates(Error(group, bias, false), fit.weight_scale, kWeightLimit, 3, Pairs(),
+      DescendCoordinates(Error(all_, group, bias, false, *ridge), scale, kWeightLimit, 3, Pairs(),
                          &fit.weights[group]);
     }
     return fit;
@@ -73,8 +66,8 @@ class Fitter {
 
   void SetBias(LayerFit* fit) const {
     std::vector<double> wanted;
-    for (size_t group = 0; group < moments_.size(); ++group) {
-      const Moments& moments = moments_[group];
+    for (size_t group = 0; group < all_.size(); ++group) {
+      const Moments& moments = all_[group];
       const double n = std::max(moments.count, 1.0);
       const Eigen::VectorXd bias =
           moments.y / n - fit->weight_scale * (fit->weights[group] * (moments.x / n));
@@ -91,22 +84,56 @@ class Fitter {
  private:
   bool Pairs() const { return layer_.shape.inputs <= kMaxPairColumns; }
 
-  Quadratic Error(size_t group, const Eigen::VectorXd& bias, bool centered) const {
-    return OutputError(moments_[group], floats_[group], bias,
-                       {.ridge = Ridge(moments_[group]), .centered = centered});
+  Quadratic Error(const std::vector<Moments>& moments, size_t group, const Eigen::VectorXd& bias,
+                  bool centered, double ridge) const {
+    // The fewer positions an input has, the less its moments are to be trusted.
+    const double inputs = static_cast<double>(layer_.shape.inputs);
+    const double trust = 1 + 2 * inputs / std::max(moments[group].count, 1.0);
+    return OutputError(moments[group], floats_[group], bias,
+                       {.ridge = ridge * trust, .centered = centered});
   }
 
-  Candidate Round(const std::vector<Quadratic>& errors, double scale) const {
-    Candidate candidate{.scale = scale, .error = 0};
-    for (size_t group = 0; group < errors.size(); ++group) {
-      RowMatrix integers = layer_.shape.inputs <= kMaxColumns
-                               ? RoundColumns(errors[group], scale, kWeightLimit)
-                               : RoundNearest(floats_[group], scale, kWeightLimit);
-      DescendCoordinates(errors[group], scale, kWeightLimit, 4, Pairs(), &integers);
-      candidate.error += errors[group].Value(scale * integers);
-      candidate.weights.push_back(std::move(integers));
+  RowMatrix Nearest(size_t group, double scale) const {
+    return RoundNearest(floats_[group], scale, kWeightLimit);
+  }
+
+  RowMatrix Round(const std::vector<Moments>& moments, size_t group, double scale,
+                  double ridge) const {
+    const Quadratic error =
+        Error(moments, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, ridge);
+    RowMatrix integers = layer_.shape.inputs <= kMaxColumns
+                             ? RoundColumns(error, scale, kWeightLimit)
+                             : Nearest(group, scale);
+    DescendCoordinates(error, scale, kWeightLimit, 4, Pairs(), &integers);
+    return integers;
+  }
+
+  // Scale and ridge that leave the least error on samples the weights were not fitted on; no ridge:
+  // rounding to nearest is best.
+  std::pair<double, std::optional<double>> Choose() const {
+    std::vector<Quadratic> checks;
+    for (size_t group = 0; group < all_.size(); ++group) {
+      checks.push_back(
+          Error(seen_.check, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, 0));
     }
-    return candidate;
+    std::pair<double, std::optional<double>> best = {positions_.weight_scale, std::nullopt};
+    double least = 0;
+    for (size_t group = 0; group < all_.size(); ++group) {
+      least += checks[group].Value(best.first * Nearest(group, best.first));
+    }
+    const auto consider = [&](double scale, double ridge) {
+      double error = 0;
+      for (size_t group = 0; group < all_.size(); ++group) {
+        error += checks[group].Value(scale * Round(seen_.fit, group, scale, ridge));
+      }
+      if (error >= least) return;
+      least = error;
+      best = {scale, ridge};
+    };
+    for (const double scale : Scales()) consider(scale, kMiddleRidge);
+    const double scale = best.first;
+    for (const double ridge : kOtherRidges) consider(scale, ridge);
+    return best;
   }
 
   // The scale at hand, and those beside it that the NPU's shift of the product allows.
@@ -155,7 +182,8 @@ class Fitter {
 
   const Layer& layer_;
   const LayerPositions& positions_;
-  const std::vector<Moments>& moments_;
+  const LayerMoments& seen_;
+  std::vector<Moments> all_;
   std::vector<RowMatrix> floats_;
   bool has_bias_;
 };
@@ -163,12 +191,12 @@ class Fitter {
 }  // namespace
 
 LayerFit FitLayer(const Layer& layer, const LayerPositions& positions,
-                  const std::vector<Moments>& moments) {
+                  const LayerMoments& moments) {
   return Fitter(layer, positions, moments).Run();
 }
 
-LayerFit FitBias(const Layer& layer, const LayerPositions& positions,
-                 const std::vector<Moments>& moments, std::vector<RowMatrix> weights) {
+LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
+                 std::vector<RowMatrix> weights) {
   LayerFit fit;
   fit.weights = std::move(weights);
   fit.weight_scale = positions.weight_scale;

@@ -28,12 +28,18 @@ struct LayerFit {
   double bias_scale = 1;
 };
 
-// Best weights and bias for the observed moments (one a group).
-LayerFit FitLayer(const Layer& layer, const LayerPositions& positions,
-                  const std::vector<Moments>& moments);
+// Of each group; the same samples never in both, unless there are too few.
+struct LayerMoments {
+  std::vector<Moments> fit;
+  std::vector<Moments> check;
+};
+
+// Best weights and bias. Scale and strength of the fit are those that leave the least error on the
+// samples of `check`, plain rounding among them; the weights are then fitted to all samples.
+LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments);
 
 // Weights stay; `weights` are their integers.
-LayerFit FitBias(const Layer& layer, const LayerPositions& positions,
-                 const std::vector<Moments>& moments, std::vector<RowMatrix> weights);
+LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
+                 std::vector<RowMatrix> weights);
 
 }  // namespace gq::quantize

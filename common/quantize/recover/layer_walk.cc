@@ -10,7 +10,8 @@
 namespace gq::quantize {
 namespace {
 
-constexpr int64_t kPositions = 400;   // a sample
+constexpr int64_t kPositions = 400;  // a sample, up to five times as many where they are cheap
+constexpr int64_t kProducts = int64_t{1} << 27;
 constexpr int64_t kMaxInputs = 4700;  // K; the moments of more do not fit into the time
 
 std::optional<int> PositionOf(const InitializerMap& initializers, const std::string& scale_name) {
@@ -75,22 +76,27 @@ void Write(const Layer& layer, const LayerFit& fit, const LayerPositions& positi
   }
 }
 
-absl::StatusOr<std::vector<Moments>> Collect(const LayerShape& shape,
-                                             const std::vector<runtime::Tensor>& inputs,
-                                             const std::vector<runtime::Tensor>& targets) {
-  std::vector<Moments> moments(static_cast<size_t>(shape.groups),
-                               Moments(shape.inputs, shape.outputs));
-  const int64_t positions = std::max(
-      kPositions, 2 * shape.inputs / static_cast<int64_t>(std::max<size_t>(1, inputs.size())));
+absl::StatusOr<LayerMoments> Collect(const LayerShape& shape,
+                                     const std::vector<runtime::Tensor>& inputs,
+                                     const std::vector<runtime::Tensor>& targets) {
+  const std::vector<Moments> none(static_cast<size_t>(shape.groups),
+                                  Moments(shape.inputs, shape.outputs));
+  LayerMoments moments = {none, none};
+  const int64_t samples = std::max<int64_t>(1, static_cast<int64_t>(inputs.size()));
+  const int64_t cost = shape.groups * shape.inputs * (shape.inputs + shape.outputs);
+  const int64_t positions = std::max(2 * shape.inputs / samples,
+                                     std::clamp(kProducts / cost, kPositions, 5 * kPositions));
   for (size_t sample = 0; sample < inputs.size(); ++sample) {
     GQ_ASSIGN_OR_RETURN(const Observations seen,
                         Observe(shape, inputs[sample], targets[sample], positions, sample));
+    auto& part = sample % 4 == 2 ? moments.check : moments.fit;
     for (int64_t group = 0; group < shape.groups; ++group) {
-      moments[static_cast<size_t>(group)].Add(
+      part[static_cast<size_t>(group)].Add(
           seen.features.middleCols(group * shape.inputs, shape.inputs),
           seen.targets.middleCols(group * shape.outputs, shape.outputs));
     }
   }
+  if (inputs.size() < 3) moments.check = moments.fit;
   return moments;
 }
 

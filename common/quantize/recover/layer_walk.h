@@ -13,7 +13,7 @@ namespace gq::quantize {
 // into state.result.model before the next layer is looked at; nullopt leaves the layer as it is.
 // Returns how many were changed. One pass over the samples altogether.
 using FitFunction = std::function<std::optional<LayerFit>(const Layer&, const LayerPositions&,
-                                                          const std::vector<Moments>&)>;
+                                                          const LayerMoments&)>;
 absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
                                const FitFunction& fit);
 

@@ -14,4 +14,13 @@ void Moments::Add(const FloatRows& features, const FloatRows& targets) {
   yx += cross.cast<double>();
 }
 
+void Moments::Add(const Moments& other) {
+  count += other.count;
+  x += other.x;
+  y += other.y;
+  xx += other.xx;
+  yx += other.yx;
+  yy += other.yy;
+}
+
 }  // namespace gq::quantize

@@ -23,6 +23,8 @@ struct Moments {
   // One row an observed position: K features, M targets.
   void Add(const FloatRows& features, const FloatRows& targets);
 
+  void Add(const Moments& other);
+
   double count = 0;
   Eigen::VectorXd x;  // K
   Eigen::VectorXd y;  // M

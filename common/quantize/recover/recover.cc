@@ -8,6 +8,7 @@
 #include "common/quantize/recover/compensated_rounding.h"
 #include "common/quantize/recover/held_out.h"
 #include "common/quantize/recover/recovery_pass.h"
+#include "common/quantize/recover/transformer_passes.h"
 
 namespace gq::quantize {
 namespace {
@@ -96,7 +97,7 @@ class Recovery {
                                      RecoveryState& state, std::vector<double>& now) {
     const auto start = std::chrono::steady_clock::now();
     RecoveryState candidate = state;
-    const RecoveryData data = {float_model_, data_.inputs(), split_.fit, reporter_};
+    const RecoveryData data = {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_};
     absl::StatusOr<int> changed = pass.Run(data, candidate);
     if (changed.ok() && candidate.stale) {
       if (const absl::Status status = Requantize(candidate); !status.ok()) changed = status;
@@ -132,9 +133,10 @@ class Recovery {
 
   absl::Status Requantize(RecoveryState& state) {
     QuantizeInputs inputs = inputs_;
-    inputs.table = &state.table;
+    inputs.table = state.table.tensors.empty() ? nullptr : &state.table;
     GQ_ASSIGN_OR_RETURN(state.result,
                         Quantize(state.source, state.config, data_, reporter_, inputs));
+    state.table = state.result.table;
     state.stale = false;
     return absl::OkStatus();
   }
@@ -150,9 +152,11 @@ class Recovery {
 }  // namespace
 
 std::span<const RecoveryPass* const> RecoveryPasses() {
+  static const MaskConstants kMasks;
+  static const FloatResiduals kResiduals;
   static const BiasCorrection kBias;
   static const CompensatedRounding kRounding;
-  static const RecoveryPass* const kPasses[] = {&kRounding, &kBias};
+  static const RecoveryPass* const kPasses[] = {&kMasks, &kResiduals, &kRounding, &kBias};
   return kPasses;
 }
 

@@ -17,6 +17,7 @@ struct RecoveryData {
   const graph::Model& float_model;
   const std::vector<runtime::InputSpec>& inputs;
   const std::vector<Sample>& samples;  // to fit on; the gain is measured on others
+  const ModelOrigin* origin;           // null where names are those of float_model
   base::Reporter& reporter;
 };
 

@@ -115,8 +115,7 @@ TEST(RoundingTest, OutputErrorIsTheMeanSquaredError) {
   weights << 0.5, -1, 2, 1, 0.25, -0.75;
   Eigen::VectorXd bias(2);
   bias << 0.5, -0.25;
-  const Quadratic error =
-      OutputError(moments, weights, bias, {.ridge = 0, .centered = false});
+  const Quadratic error = OutputError(moments, weights, bias, {.ridge = 0, .centered = false});
   double expected = 0, constant = 0;
   for (int row = 0; row < 50; ++row) {
     for (int m = 0; m < 2; ++m) {
