@@ -49,7 +49,10 @@ Json Number(double value) {
   return value;
 }
 
-Json LatencyJson(const LatencyFigures& f) {
+// A single figure has no distribution.
+Json LatencyJson(const Measured& m) {
+  const LatencyFigures& f = m.latency;
+  if (m.run.samples_ms.size() == 1) return {{"p50", f.p50}, {"mean", f.mean}};
   return {{"p50", f.p50},     {"p90", f.p90}, {"p99", f.p99}, {"mean", f.mean},
           {"stdev", f.stdev}, {"min", f.min}, {"max", f.max}};
 }
@@ -144,7 +147,7 @@ class BoardStep {
                    {"backend", backend_.name()},
                    {"device", board_.device},
                    {"board", board_.name}};
-    report["latency_ms"] = LatencyJson(m.latency);
+    report["latency_ms"] = LatencyJson(m);
     report["throughput_per_second"] = m.latency.mean > 0 ? 1000 / m.latency.mean : 0.0;
     report["runs"] = m.run.samples_ms.size();
     report["samples_ms"] = m.run.samples_ms;
@@ -208,7 +211,7 @@ class BoardStep {
     if (!path) return absl::OkStatus();
     GQ_ASSIGN_OR_RETURN(const Measured base, Measure(*path, "the float model"));
     const double speedup = m.latency.p50 > 0 ? base.latency.p50 / m.latency.p50 : 0;
-    report["float_model"] = {{"latency_ms", LatencyJson(base.latency)},
+    report["float_model"] = {{"latency_ms", LatencyJson(base)},
                              {"runs", base.run.samples_ms.size()},
                              {"precision", probe_.vaiml ? "bf16 (fp16 where asked)" : "fp32"}};
     report["speedup"] = speedup;

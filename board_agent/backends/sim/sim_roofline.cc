@@ -19,7 +19,7 @@ constexpr double kSustained = 0.35;  // share of the peak
 constexpr double kBytesPerSecond = 50e9;
 constexpr double kLaunchSeconds = 25e-6;
 constexpr double kCpuOpsPerSecond = 10e9;
-constexpr double kHandOverSeconds = 20e-6;
+constexpr double kHandOverSeconds = 5e-6;
 
 // Weights as they lie on the device: integers as they are, floats with two bytes.
 double WeightBytes(const graph::Model& model) {
