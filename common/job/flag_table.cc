@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/job/flag_values.h"
@@ -117,8 +118,9 @@ absl::Status ApplyTargetAccuracy(const FlagDef& flag, Values values, JobRequest&
 }
 
 absl::Status ApplyMethod(const FlagDef& flag, Values values, JobRequest& request) {
-  GQ_RETURN_IF_ERROR(CheckCalibrationMethod(flag, values[0]));
-  request.spec.set_calibration_method(values[0]);
+  const std::string method = absl::AsciiStrToLower(values[0]);  // MinMSE, as Quark writes it
+  GQ_RETURN_IF_ERROR(CheckCalibrationMethod(flag, method));
+  request.spec.set_calibration_method(method);
   return absl::OkStatus();
 }
 

@@ -124,14 +124,19 @@ bool RunsOnBoard(const JobSpec& spec) {
 bool IsArmScheme(std::string_view scheme) { return scheme.substr(0, 1) == "W"; }
 
 void FillDevice(JobSpec* spec) {
-  const bool arm_device =
-      spec->device().rfind("xnnpack", 0) == 0 || spec->device().rfind("ethos-u", 0) == 0;
   // An Arm scheme without a device goes to the first registered device that takes it.
   if (spec->device().empty() && !IsArmScheme(spec->scheme())) spec->set_device("ve2");
-  const bool quantizes = spec->kind() == JOB_KIND_FULL;
-  if (quantizes && spec->scheme().empty() && !NamesLayers(*spec)) {
-    spec->set_scheme(arm_device ? "W8-A8" : "vint8");
+}
+
+// The scheme that a board has to take. The request keeps an empty one: the strategy of the worker
+// tells a scheme that was asked for from one that follows from the device.
+std::string SchemeOf(const JobSpec& spec) {
+  if (spec.kind() != JOB_KIND_FULL || !spec.scheme().empty() || NamesLayers(spec)) {
+    return spec.scheme();
   }
+  const bool arm_device =
+      spec.device().rfind("xnnpack", 0) == 0 || spec.device().rfind("ethos-u", 0) == 0;
+  return arm_device ? "W8-A8" : "vint8";
 }
 
 }  // namespace
@@ -184,7 +189,7 @@ std::vector<StepPlan> PlanSteps(const JobSpec& spec) {
     if (kind == STEP_KIND_COMPILE || kind == STEP_KIND_BOARD_RUN) {
       step.need.kind = kind == STEP_KIND_COMPILE ? NeedKind::kCompile : NeedKind::kExec;
       step.need.device = spec.device();
-      step.need.scheme = spec.scheme();
+      step.need.scheme = SchemeOf(spec);
       step.need.board = spec.board();
       step.need.tags.assign(spec.tag().begin(), spec.tag().end());
     }

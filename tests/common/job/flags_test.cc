@@ -62,6 +62,8 @@ TEST(JobFlags, FillsTheRequest) {
                               "quantize",
                               "--input-shape",
                               "a=b=1x3",
+                              "--calibration-method",
+                              "MinMSE",
                               "--yes"});
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->local.model, "m.onnx");
@@ -69,6 +71,7 @@ TEST(JobFlags, FillsTheRequest) {
   EXPECT_EQ(request->spec.kind(), gq::v1::JOB_KIND_FULL);
   EXPECT_EQ(request->spec.stage(), gq::v1::STAGE_QUANTIZE);
   EXPECT_EQ(request->spec.scheme(), "vint8");
+  EXPECT_EQ(request->spec.calibration_method(), "minmse") << "Quark's spelling is understood";
   EXPECT_THAT(request->spec.exclude(), ElementsAre("x", "y", "z"));
   EXPECT_THAT(request->spec.target_accuracy(),
               ElementsAre("psnr>30", "cosine>0.99", "top1>=fp32-1%"));

@@ -78,11 +78,12 @@ TEST(JobPlan, DefaultsOfDeviceAndScheme) {
   EXPECT_EQ(spec.kind(), gq::v1::JOB_KIND_FULL);
   EXPECT_EQ(spec.stage(), gq::v1::STAGE_COMPILE);
   EXPECT_EQ(spec.device(), "ve2");
-  EXPECT_EQ(spec.scheme(), "vint8");
+  EXPECT_EQ(spec.scheme(), "") << "the worker's strategy chooses it";
+  EXPECT_EQ(PlanSteps(spec)[3].need.scheme, "vint8");
   spec = Spec();
   spec.set_device("xnnpack-cpu");
   ASSERT_TRUE(CompleteSpec(&spec).ok());
-  EXPECT_EQ(spec.scheme(), "W8-A8");
+  EXPECT_EQ(PlanSteps(spec)[3].need.scheme, "W8-A8");
   spec = Spec();
   spec.set_scheme("W4-A8_dynamic");
   ASSERT_TRUE(CompleteSpec(&spec).ok());
