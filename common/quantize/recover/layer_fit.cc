@@ -14,6 +14,8 @@ namespace {
 constexpr int kWeightLimit = 127;
 // Beyond this many inputs the inverse costs more than it brings; coordinate descent alone works on.
 constexpr int64_t kMaxColumns = 1600;
+// Beyond this many only the middle ridge is tried.
+constexpr int64_t kManyColumns = 600;
 // Up to this many inputs pairs of values are moved as well.
 constexpr int64_t kMaxPairColumns = 25;
 
@@ -46,7 +48,7 @@ class Fitter {
     LayerFit fit;
     fit.weight_scale = scale;
     for (size_t group = 0; group < all_.size(); ++group) {
-      fit.weights.push_back(ridge ? Round(all_, group, scale, *ridge) : Nearest(group, scale));
+      fit.weights.push_back(ridge ? Round(all_, group, {scale}, *ridge)[0] : Nearest(group, scale));
     }
     if (!has_bias_) return fit;
     SetBias(&fit);
@@ -97,15 +99,20 @@ class Fitter {
     return RoundNearest(floats_[group], scale, kWeightLimit);
   }
 
-  RowMatrix Round(const std::vector<Moments>& moments, size_t group, double scale,
-                  double ridge) const {
+  // The integers for each of `scales`.
+  std::vector<RowMatrix> Round(const std::vector<Moments>& moments, size_t group,
+                               const std::vector<double>& scales, double ridge) const {
     const Quadratic error =
         Error(moments, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, ridge);
-    RowMatrix integers = layer_.shape.inputs <= kMaxColumns
-                             ? RoundColumns(error, scale, kWeightLimit)
-                             : Nearest(group, scale);
-    DescendCoordinates(error, scale, kWeightLimit, 4, Pairs(), &integers);
-    return integers;
+    std::optional<ColumnRounder> rounder;
+    if (layer_.shape.inputs <= kMaxColumns) rounder.emplace(error);
+    std::vector<RowMatrix> results;
+    for (const double scale : scales) {
+      RowMatrix& integers = results.emplace_back(rounder ? rounder->Round(scale, kWeightLimit)
+                                                         : Nearest(group, scale));
+      DescendCoordinates(error, scale, kWeightLimit, 4, Pairs(), &integers);
+    }
+    return results;
   }
 
   // Scale and ridge that leave the least error on samples the weights were not fitted on; no ridge:
@@ -121,18 +128,24 @@ class Fitter {
     for (size_t group = 0; group < all_.size(); ++group) {
       least += checks[group].Value(best.first * Nearest(group, best.first));
     }
-    const auto consider = [&](double scale, double ridge) {
-      double error = 0;
+    const auto consider = [&](const std::vector<double>& scales, double ridge) {
+      std::vector<double> errors(scales.size(), 0);
       for (size_t group = 0; group < all_.size(); ++group) {
-        error += checks[group].Value(scale * Round(seen_.fit, group, scale, ridge));
+        const auto rounded = Round(seen_.fit, group, scales, ridge);
+        for (size_t i = 0; i < scales.size(); ++i) {
+          errors[i] += checks[group].Value(scales[i] * rounded[i]);
+        }
       }
-      if (error >= least) return;
-      least = error;
-      best = {scale, ridge};
+      for (size_t i = 0; i < scales.size(); ++i) {
+        if (errors[i] >= least) continue;
+        least = errors[i];
+        best = {scales[i], ridge};
+      }
     };
-    for (const double scale : Scales()) consider(scale, kMiddleRidge);
+    consider(Scales(), kMiddleRidge);
+    if (layer_.shape.inputs > kManyColumns) return best;
     const double scale = best.first;
-    for (const double ridge : kOtherRidges) consider(scale, ridge);
+    for (const double ridge : kOtherRidges) consider({scale}, ridge);
     return best;
   }
 

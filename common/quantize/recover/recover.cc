@@ -75,10 +75,6 @@ class Recovery {
     nlohmann::json passes = nlohmann::json::array();
     for (const RecoveryPass* pass : RecoveryPasses()) {
       if (!Wants(options_, pass->name())) continue;
-      if (Seconds(start) > options_.max_seconds) {
-        reporter_.Warn("Recover", StrCat("no time left for ", pass->name()));
-        continue;
-      }
       GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, held_out, state, now));
       passes.push_back(std::move(entry));
     }

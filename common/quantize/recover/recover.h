@@ -16,8 +16,6 @@ struct RecoverOptions {
   std::vector<std::string> passes;
   // At most this many samples are used: three quarters to fit on, the rest to measure gains.
   int64_t max_samples = 24;
-  // Passes that have not begun when so much time is over are left out.
-  double max_seconds = 60;
   // Bytes that the tensors between two layers may take; fewer samples are used when they are large.
   int64_t max_bytes = int64_t{1} << 30;
 };

@@ -85,22 +85,26 @@ RowMatrix RoundNearest(const RowMatrix& weights, double scale, int limit) {
   return (weights / scale).unaryExpr([limit](double value) { return ToGrid(value, limit); });
 }
 
-RowMatrix RoundColumns(const Quadratic& error, double scale, int limit) {
+ColumnRounder::ColumnRounder(const Quadratic& error) : order_(ByFallingPower(error.hessian)) {
   const Index size = error.hessian.rows();
-  const std::vector<Index> order = ByFallingPower(error.hessian);
   Eigen::MatrixXd hessian(size, size);
   RowMatrix target(error.target.rows(), size);
   for (Index i = 0; i < size; ++i) {
-    target.col(i) = error.target.col(order[static_cast<size_t>(i)]);
+    const Index from = order_[static_cast<size_t>(i)];
+    target.col(i) = error.target.col(from);
     for (Index j = 0; j < size; ++j) {
-      hessian(i, j) = error.hessian(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
+      hessian(i, j) = error.hessian(from, order_[static_cast<size_t>(j)]);
     }
   }
   const Eigen::LLT<Eigen::MatrixXd> factor(hessian);
-  RowMatrix open = factor.solve(target.transpose());  // K x M, the exact minimum
+  minimum_ = factor.solve(target.transpose());
   const Eigen::MatrixXd inverse = factor.solve(Eigen::MatrixXd::Identity(size, size));
-  const Eigen::MatrixXd upper = Eigen::LLT<Eigen::MatrixXd>(inverse).matrixU();
+  upper_ = Eigen::LLT<Eigen::MatrixXd>(inverse).matrixU();
+}
 
+RowMatrix ColumnRounder::Round(double scale, int limit) const {
+  const Index size = upper_.rows();
+  RowMatrix open = minimum_;
   constexpr Index kBlock = 64;
   RowMatrix integers(size, open.cols());
   for (Index start = 0; start < size; start += kBlock) {
@@ -108,23 +112,23 @@ RowMatrix RoundColumns(const Quadratic& error, double scale, int limit) {
     RowMatrix pushed(length, open.cols());
     for (Index i = 0; i < length; ++i) {
       const Index row = start + i;
-      const double diagonal = upper(row, row);
+      const double diagonal = upper_(row, row);
       integers.row(row) =
           (open.row(row) / scale).unaryExpr([limit](double v) { return ToGrid(v, limit); });
       pushed.row(i) = (open.row(row) - scale * integers.row(row)) / diagonal;
       for (Index later = i + 1; later < length; ++later) {
-        open.row(start + later) -= upper(row, start + later) * pushed.row(i);
+        open.row(start + later) -= upper_(row, start + later) * pushed.row(i);
       }
     }
     const Index rest = size - start - length;
     if (rest > 0) {
       open.bottomRows(rest).noalias() -=
-          upper.block(start, start + length, length, rest).transpose() * pushed;
+          upper_.block(start, start + length, length, rest).transpose() * pushed;
     }
   }
   RowMatrix result(open.cols(), size);
   for (Index i = 0; i < size; ++i) {
-    result.col(order[static_cast<size_t>(i)]) = integers.row(i).transpose();
+    result.col(order_[static_cast<size_t>(i)]) = integers.row(i).transpose();
   }
   return result;
 }

@@ -30,12 +30,22 @@ struct LeastSquaresOptions {
 Quadratic OutputError(const Moments& moments, const RowMatrix& float_weights,
                       const Eigen::VectorXd& bias, const LeastSquaresOptions& options);
 
-// Integers in [-limit, limit] that stand for q * scale.
-//
-// Column by column, the column of the largest input power first, each rounded to nearest and its
-// error pushed onto the columns still open through the inverse of H (Frantar et al., "GPTQ",
-// 2022), from the exact minimum of `error`.
-RowMatrix RoundColumns(const Quadratic& error, double scale, int limit);
+// Rounding with compensation: column by column, the column of the largest input power first, each
+// rounded to nearest and its error pushed onto the columns still open through the inverse of H
+// (Frantar et al., "GPTQ", 2022), from the exact minimum of the error.
+class ColumnRounder {
+ public:
+  // Factors H once, for any number of scales.
+  explicit ColumnRounder(const Quadratic& error);
+
+  // Integers in [-limit, limit] that stand for q * scale.
+  RowMatrix Round(double scale, int limit) const;
+
+ private:
+  std::vector<Eigen::Index> order_;
+  RowMatrix minimum_;      // K x M, in this order
+  Eigen::MatrixXd upper_;  // Cholesky factor of the inverse of H
+};
 
 // Nearest integers, without compensation.
 RowMatrix RoundNearest(const RowMatrix& weights, double scale, int limit);
