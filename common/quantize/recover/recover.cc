@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "common/base/status.h"
+#include "common/graph/graph_index.h"
+#include "common/quantize/names.h"
 #include "common/quantize/recover/compensated_rounding.h"
 #include "common/quantize/recover/held_out.h"
 #include "common/quantize/recover/recovery_pass.h"
@@ -52,6 +54,21 @@ absl::StatusOr<Split> ReadSamples(runtime::DataSet& data, int64_t wanted) {
   // A single sample has to serve for both.
   if (split.held_out.empty()) split.held_out = split.fit;
   return split;
+}
+
+// Scales of weights and biases as the passes left them.
+void UpdateScales(const graph::Model& model, nlohmann::json& report) {
+  const graph::GraphIndex index(model.graph());
+  if (!report.contains("tensors")) return;
+  for (auto& tensor : report["tensors"]) {
+    const auto* scale = index.Initializer(ScaleName(tensor.value("name", "")));
+    if (scale == nullptr) continue;
+    const auto view = model.Data(*scale);
+    if (!view.ok() || view->size() != 1) continue;
+    const float value = static_cast<float>(view->At(0));
+    tensor["scale"] = {value};
+    if (tensor.contains("pos")) tensor["pos"] = PositionOfScale(value);
+  }
 }
 
 class Recovery {
@@ -189,6 +206,8 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
   Recovery recovery(float_model, options, std::move(split), reporter, inputs, data);
   GQ_RETURN_IF_ERROR(recovery.Run(state));
   state.result.table = std::move(state.table);
+  state.result.model.CompactStore();
+  UpdateScales(state.result.model, state.result.report);
   return std::move(state.result);
 }
 
