@@ -67,9 +67,6 @@ std::string NextCommand(const gq::v1::Job& job, const std::vector<std::string>& 
   if (job.spec().calibration_data_size() == 0) {
     return again + " --calibration-data FILES   (ranges of real data instead of random ones)";
   }
-  if (job.spec().calibration_method().empty()) {
-    return again + " --calibration-method percentile:99.99";
-  }
   return StrCat("gq report ", job.id(),
                 " --layers   (shows what could stay in float: --exclude NODES)");
 }
