@@ -136,7 +136,7 @@ constexpr int32_t DTypeOf<uint64_t>() {
 }
 
 template <typename T>
-TensorView TensorView::Of(std::vector<int64_t> dims, std::span<const T> values) {
+TensorView TensorView::Of(std::vector<int64_t> dims, std::span<const T> values) {  // NOLINT: moved
   const auto* begin = reinterpret_cast<const std::byte*>(values.data());
   return Own(DTypeOf<T>(), std::move(dims),
              std::vector<std::byte>(begin, begin + values.size_bytes()));

@@ -201,8 +201,11 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
   const int64_t sample_bytes = std::max<int64_t>(1, 2 * PeakLiveBytes(float_model));
   const int64_t fitting = std::max<int64_t>(2, options.max_bytes / sample_bytes);
   GQ_ASSIGN_OR_RETURN(Split split, ReadSamples(data, std::min(options.max_samples, fitting)));
-  RecoveryState state{
-      .source = float_model, .config = config, .table = plain.table, .result = std::move(plain)};
+  auto table = plain.table;
+  RecoveryState state{.source = float_model,
+                      .config = config,
+                      .table = std::move(table),
+                      .result = std::move(plain)};
   Recovery recovery(float_model, options, std::move(split), reporter, inputs, data);
   GQ_RETURN_IF_ERROR(recovery.Run(state));
   state.result.table = std::move(state.table);
