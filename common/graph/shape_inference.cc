@@ -118,7 +118,7 @@ struct StandIn {
   std::string_view op_type;
   std::string_view instead;
   int inputs;
-  std::initializer_list<std::string_view> attributes;
+  std::vector<std::string_view> attributes;
 };
 
 const StandIn* FindStandIn(const onnx::NodeProto& node) {
