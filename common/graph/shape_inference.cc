@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <unordered_map>
