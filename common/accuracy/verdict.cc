@@ -213,7 +213,7 @@ Verdict Judge(graph::TaskType task, std::span<const TargetExpression> targets,
   verdict.goals = JudgeTargets(targets, outputs);
   verdict.default_goal = targets.empty();
   if (random_data) {
-    const char* reason = "not judged: the data is random, so the figures say little about real use";
+    const char* reason = "the data is random, so the figures say little about real use";
     verdict.default_judgement = {VerdictResult::kNotJudged, reason};
     verdict.reason = reason;
     return verdict;

@@ -296,10 +296,12 @@ void LeaseRun::LogStart() {
   LogLine(
       LogLevel::kInfo, base::kBannerComponent,
       base::StrCat("[", lease_.step_index() + 1, "/", lease_.step_count(), "] ", lease_.title()));
-  if (lease_.try_number() > 1) {
+  if (!lease_.last_failure().empty()) {
+    // What ended the step before may not have counted: a restart of the server, a drained board.
+    const std::string_view repeated = lease_.try_number() > 1 ? "" : ", begun again";
     LogLine(LogLevel::kInfo, base::kBannerComponent,
-            base::StrCat("(attempt ", lease_.try_number(), " of ", lease_.max_tries(), ": ",
-                         lease_.last_failure(), ")"));
+            base::StrCat("(attempt ", lease_.try_number(), " of ", lease_.max_tries(), repeated,
+                         ": ", lease_.last_failure(), ")"));
   }
   LogLine(LogLevel::kInfo, base::kWorkflowComponent, base::StrCat(lease_.title(), " started"));
 }

@@ -21,10 +21,6 @@ absl::StatusOr<std::vector<accuracy::TargetExpression>> Targets(const gq::v1::Jo
 }
 
 void LogVerdict(const accuracy::Verdict& verdict, StepLog& log) {
-  for (const accuracy::GoalResult& goal : verdict.goals) {
-    log.Info("Verdict", StrCat("goal ", goal.expression, goal.met ? " met" : " not met",
-                               " on output '", goal.output, "'"));
-  }
   const std::string_view mark = verdict.default_goal ? " (default goal)" : "";
   switch (verdict.result) {
     case accuracy::VerdictResult::kGoalMet:

@@ -489,6 +489,15 @@ TEST_F(AgentSessionTest, ARepeatedTrySaysSoInTheLog) {
   EXPECT_EQ(Texts(server_.agents.Get("a").log)[1], "(attempt 2 of 3: WORKER_LOST)");
 }
 
+TEST_F(AgentSessionTest, ARepetitionThatCountsAgainstNobodyIsToldToo) {
+  Lease lease = MakeLease("a");
+  lease.set_last_failure("DRAINING");
+  server_.agents.Add(lease);
+  Start([](auto&&...) { return Succeeded(); });
+  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  EXPECT_EQ(Texts(server_.agents.Get("a").log)[1], "(attempt 1 of 3, begun again: DRAINING)");
+}
+
 TEST_F(AgentSessionTest, AnIdleAgentGetsNewWorkAtOnce) {
   std::atomic<int64_t> started = 0;
   Start([&](auto&&...) {
