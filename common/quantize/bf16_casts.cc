@@ -38,16 +38,15 @@ bool IsCastTo(const onnx::NodeProto& node, int64_t type) {
 
 class CastWriter {
  public:
-  explicit CastWriter(QuantizeContext& context)
-      : context_(context), graph_(context.model.mutable_graph()) {}
+  CastWriter(bool float16_too, graph::Model& model, graph::NameScope& names)
+      : float16_too_(float16_too), model_(model), names_(names), graph_(model.mutable_graph()) {}
 
   int Run() {
-    const InitializerMap initializers(context_.model);
+    const InitializerMap initializers(model_);
     std::vector<onnx::NodeProto> nodes;
     for (auto& node : *graph_->mutable_node()) {
       const ElementType type = PairType(node, initializers);
-      if (type != TensorProto::BFLOAT16 &&
-          (context_.settings.quark || type != TensorProto::FLOAT16)) {
+      if (type != TensorProto::BFLOAT16 && !(float16_too_ && type == TensorProto::FLOAT16)) {
         nodes.push_back(std::move(node));
         continue;
       }
@@ -62,7 +61,7 @@ class CastWriter {
     graph_->clear_node();
     for (auto& node : nodes) *graph_->add_node() = std::move(node);
     for (auto& [name, value] : factors_) {
-      context_.model.AddInitializer(name, TensorView::Of<float>({}, std::vector<float>{value}));
+      model_.AddInitializer(name, TensorView::Of<float>({}, std::vector<float>{value}));
     }
     return changed_;
   }
@@ -72,7 +71,7 @@ class CastWriter {
                 std::vector<onnx::NodeProto>* nodes) {
     std::string input = node.input(0);
     if (scale != 1) {
-      const std::string scaled = context_.names.Unique(StrCat(node.name(), "_mul_out"));
+      const std::string scaled = names_.Unique(StrCat(node.name(), "_mul_out"));
       nodes->push_back(graph::MakeNode("Mul", "", {input, Factor(node, 1 / scale)}, {scaled}));
       input = scaled;
     }
@@ -84,18 +83,20 @@ class CastWriter {
       nodes->push_back(MakeCast(node.input(0), node.output(0), TensorProto::FLOAT));
       return;
     }
-    const std::string cast = context_.names.Unique(StrCat(node.name(), "_cast_out"));
+    const std::string cast = names_.Unique(StrCat(node.name(), "_cast_out"));
     nodes->push_back(MakeCast(node.input(0), cast, TensorProto::FLOAT));
     nodes->push_back(graph::MakeNode("Mul", "", {cast, Factor(node, scale)}, {node.output(0)}));
   }
 
   std::string Factor(const onnx::NodeProto& node, float value) {
-    std::string name = context_.names.Unique(ScaleName(node.name()));
+    std::string name = names_.Unique(ScaleName(node.name()));
     factors_.emplace_back(name, value);
     return name;
   }
 
-  QuantizeContext& context_;
+  const bool float16_too_;
+  graph::Model& model_;
+  graph::NameScope& names_;
   onnx::GraphProto* graph_;
   std::vector<std::pair<std::string, float>> factors_;
   int changed_ = 0;
@@ -187,8 +188,12 @@ class CastRemover {
 
 }  // namespace
 
+int ReplacePairsByCasts(bool float16_too, graph::Model* model, graph::NameScope* names) {
+  return CastWriter(float16_too, *model, *names).Run();
+}
+
 absl::StatusOr<int> UseBFloat16Casts::Run(QuantizeContext& context) const {
-  return CastWriter(context).Run();
+  return ReplacePairsByCasts(!context.settings.quark, &context.model, &context.names);
 }
 
 absl::StatusOr<int> KeepRoundedWeights::Run(QuantizeContext& context) const {

@@ -1,9 +1,16 @@
 // bfloat16 and float16 pairs as Cast nodes, which every runtime has.
 #pragma once
 
+#include "common/graph/edits.h"
+#include "common/graph/model.h"
 #include "common/quantize/pass.h"
 
 namespace gq::quantize {
+
+// Writes every pair of com.amd.quark with a bfloat16 zero point, or with `float16_too` a float16
+// one, as Cast nodes as UseBFloat16Casts says. `names` is the scope of the model's graph. Returns
+// how many nodes were replaced.
+int ReplacePairsByCasts(bool float16_too, graph::Model* model, graph::NameScope* names);
 
 // Q with a bfloat16 or float16 zero point becomes a Cast to that type, DQ becomes Cast to FLOAT; a
 // scale other than 1 becomes a Mul before (by 1 / scale) or behind it. Quark leaves float16 pairs,
