@@ -102,9 +102,11 @@ struct QuantizeConfig {
   bool allow_unmatched = false;
 
   DynamicForm dynamic = DynamicForm::kNone;
+  // "bf16" or "fp16": what the NPU's compiler makes of the layers that stay float here
+  // (MixedForm::kFloat); the emitted file says so in its metadata. Empty: they stay float32.
+  std::string float_precision;
   // Emits the Extended path even where no override asks for it (Quark's legacy quant_format).
   bool force_extended = false;
-  // The weights of bf16 and fp16 schemes keep float32 storage, rounded.
   ExtraOptions options;
 
   // Keys of extra_options without an effect here, kept for the report and the saved file.

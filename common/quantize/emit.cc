@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/quantize/names.h"
 #include "common/quantize/quark_json.h"
+#include "common/quantize/reduced_precision.h"
 #include "common/quantize/value_info.h"
 
 namespace gq::quantize {
@@ -71,6 +72,11 @@ void SetProducer(QuantizeContext& context) {
   proto->set_producer_version(GQ_VERSION);
   SetMetadata("gq_version", GQ_VERSION, proto);
   SetMetadata("gq_config_digest", ConfigDigest(context.config), proto);
+  if (!context.config.float_precision.empty()) {
+    SetMetadata(kFloatPrecisionKey, context.config.float_precision, proto);
+  } else if (context.settings.bf16_weights_only) {
+    SetMetadata(kFloatPrecisionKey, "bf16", proto);
+  }
 }
 
 }  // namespace

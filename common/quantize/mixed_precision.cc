@@ -68,6 +68,7 @@ void PromoteNodes(std::span<const std::string> nodes, ElementType precision, Mix
   if (form == MixedForm::kFloat) {
     config->exclude.insert(config->exclude.end(), nodes.begin(), nodes.end());
     config->options.dedicated_qdq_pair = true;
+    config->float_precision = precision == onnx::TensorProto::FLOAT16 ? "fp16" : "bf16";
     return;
   }
   const TensorSpec spec = precision == onnx::TensorProto::FLOAT16 ? Float16Spec() : BFloat16Spec();

@@ -72,6 +72,7 @@ class Reader {
     if (key == "scheme") return Text(value, key, &parsed_.config.scheme);
     if (key == "compatibility") return absl::OkStatus();
     if (key == "dynamic") return Dynamic(value);
+    if (key == "float_precision") return FloatPrecision(value);
     if (key == "force_extended") return Boolean(value, key, &parsed_.config.force_extended);
     if (key == "allow_unmatched") return Boolean(value, key, &parsed_.config.allow_unmatched);
     if (quark_) {
@@ -103,6 +104,15 @@ class Reader {
     } else if (value.text != "none") {
       return Error(value, "dynamic", "must be \"none\", \"int8\" or \"int4_blocks\"");
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status FloatPrecision(const JsonValue& value) {
+    GQ_RETURN_IF_ERROR(Expect(value, "float_precision", Kind::kString));
+    if (!value.text.empty() && value.text != "bf16" && value.text != "fp16") {
+      return Error(value, "float_precision", "must be \"bf16\" or \"fp16\"");
+    }
+    parsed_.config.float_precision = value.text;
     return absl::OkStatus();
   }
 

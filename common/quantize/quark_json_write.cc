@@ -79,6 +79,7 @@ std::string WriteQuarkJson(const QuantizeConfig& config) {
   if (config.dynamic != DynamicForm::kNone) {
     json["dynamic"] = config.dynamic == DynamicForm::kInt8 ? "int8" : "int4_blocks";
   }
+  if (!config.float_precision.empty()) json["float_precision"] = config.float_precision;
   if (config.force_extended) json["force_extended"] = true;
   if (config.allow_unmatched) json["allow_unmatched"] = true;
   json["global_config"] = LayerAsJson({.input_tensors = config.activation,

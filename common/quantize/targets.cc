@@ -73,8 +73,30 @@ class Resolver {
 
  private:
   absl::StatusOr<NodeSet> Match(const std::vector<std::string>& names) {
-    return MatchNodes(named_, names, {.quark = quark_, .allow_unmatched = config_.allow_unmatched},
-                      &targets_.warnings);
+    // A derived configuration also names nodes that only the optimized model has.
+    std::vector<std::string> patterns;
+    NodeSet optimized;
+    for (const auto& name : names) {
+      if (origin_ != nullptr && !quark_ && !OfUsersModel(name) &&
+          index_.FindNode(name) != nullptr) {
+        optimized.insert(name);
+      } else {
+        patterns.push_back(name);
+      }
+    }
+    GQ_ASSIGN_OR_RETURN(
+        NodeSet matched,
+        MatchNodes(named_, patterns, {.quark = quark_, .allow_unmatched = config_.allow_unmatched},
+                   &targets_.warnings));
+    matched.insert(optimized.begin(), optimized.end());
+    return matched;
+  }
+
+  bool OfUsersModel(const std::string& name) {
+    if (users_nodes_.empty()) {
+      for (const auto& node : named_.node()) users_nodes_.insert(node.name());
+    }
+    return users_nodes_.contains(name);
   }
 
   // Names of the user's model as names of the model at hand.
@@ -148,6 +170,7 @@ class Resolver {
   const ModelOrigin* origin_;
   const onnx::GraphProto& named_;
   bool quark_;
+  NodeSet users_nodes_;
   Targets targets_;
 };
 

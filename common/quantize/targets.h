@@ -30,8 +30,9 @@ struct Targets {
 };
 
 // `index` is over the model to quantize. With `origin`, names mean nodes of the user's model: they
-// are matched there and carried over by its renamed_nodes; with Compatibility::kQuark they are
-// carried over by tensor name alone, so what was renamed is lost (with a warning).
+// are matched there and carried over by its renamed_nodes (names of nodes that only the model at
+// hand has mean those); with Compatibility::kQuark they are carried over by tensor name alone, so
+// what was renamed is lost (with a warning).
 absl::StatusOr<Targets> ResolveTargets(const QuantizeConfig& config, const graph::GraphIndex& index,
                                        const ModelOrigin* origin);
 

@@ -7,6 +7,7 @@
 #include "common/accuracy/evaluation_json.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/quantize/reduced_precision.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
@@ -42,6 +43,39 @@ void LogVerdict(const accuracy::Verdict& verdict, StepLog& log) {
                         : "left open",
                     ": ", verdict.default_judgement.reason));
   }
+}
+
+// The candidate as the device computes it, where its file alone would not show that.
+struct Shown {
+  graph::Model model;
+  nlohmann::json report;  // null: the file is run as it is
+};
+
+absl::StatusOr<Shown> ShowPrecision(const graph::Model& candidate, StepLog& log) {
+  const quantize::HiddenPrecision hidden = quantize::FindHiddenPrecision(candidate);
+  if (!hidden.any()) return Shown{candidate, nullptr};
+  GQ_ASSIGN_OR_RETURN(quantize::ReducedPrecision reduced,
+                      quantize::ReducedPrecisionReference(candidate, hidden.float_tensors));
+  std::string done;
+  if (hidden.float_tensors != 0) {
+    done = StrCat(reduced.tensors, " tensors and ", reduced.constants, " constants rounded to ",
+                  quantize::PrecisionName(hidden.float_tensors));
+  }
+  if (reduced.pairs > 0) {
+    base::StrAppend(&done, done.empty() ? "" : ", ", reduced.pairs,
+                    " operators of com.amd.quark as standard ones");
+  }
+  log.Info("Evaluate", StrCat("a CPU alone would not show the precision of the device: ",
+                              hidden.reason, "; evaluated with ", done));
+  for (const std::string& note : reduced.notes) log.Warn("Evaluate", note);
+  nlohmann::json report = {{"reason", hidden.reason},
+                           {"tensors", reduced.tensors},
+                           {"constants", reduced.constants},
+                           {"replaced_pairs", reduced.pairs}};
+  if (hidden.float_tensors != 0) {
+    report["precision"] = quantize::PrecisionName(hidden.float_tensors);
+  }
+  return Shown{std::move(reduced.model), std::move(report)};
 }
 
 }  // namespace
@@ -98,8 +132,9 @@ absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph:
   GQ_ASSIGN_OR_RETURN(const SampleData data, OpenEvaluationData(inputs, reference, log));
 
   EvaluateResult result;
+  GQ_ASSIGN_OR_RETURN(Shown shown, ShowPrecision(candidate, log));
   GQ_ASSIGN_OR_RETURN(result.evaluation,
-                      accuracy::Evaluate(reference, candidate, *data.samples, options, log));
+                      accuracy::Evaluate(reference, shown.model, *data.samples, options, log));
   const accuracy::Evaluation& evaluation = result.evaluation;
   for (const accuracy::OutputReport& output : evaluation.outputs) {
     log.Info("Evaluate", accuracy::SummaryLine(output));
@@ -109,6 +144,7 @@ absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph:
   LogVerdict(evaluation.verdict, log);
 
   result.report = accuracy::EvaluationJson(evaluation);
+  if (!shown.report.is_null()) result.report["reduced_precision"] = std::move(shown.report);
   result.report["data"]["source"] = data.source;
   GQ_ASSIGN_OR_RETURN(result.report["data"]["digest"], data.samples->Digest());
   result.report["warnings"] = log.warnings();

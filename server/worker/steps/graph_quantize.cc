@@ -57,8 +57,9 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
                                                      const GraphOptimizeResult& optimized,
                                                      const fs::path& output, StepLog& log) {
   Stopwatch watch;
-  GQ_ASSIGN_OR_RETURN(const Strategy strategy,
-                      ChooseStrategy(inputs.spec, optimized.user_model, optimized.task));
+  GQ_ASSIGN_OR_RETURN(
+      const Strategy strategy,
+      ChooseStrategy(inputs.spec, optimized.user_model, optimized.task, &optimized.float_model));
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
   for (const std::string& warning : strategy.warnings) log.Warn("Config", warning);
   GQ_ASSIGN_OR_RETURN(const SampleData data,

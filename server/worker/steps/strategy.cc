@@ -10,6 +10,7 @@
 #include "common/calibrate/method.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/scheme.h"
+#include "server/worker/steps/mixed_layers.h"
 
 namespace gq::worker {
 namespace {
@@ -157,7 +158,8 @@ absl::StatusOr<quantize::QuantizeConfig> BaseConfig(const gq::v1::JobSpec& spec,
     strategy.sentences.push_back(StrCat("scheme ", scheme, given ? "" : " (default)", ": weights ",
                                         info->weights, "; activations ", info->activations));
   }
-  return quantize::ConfigOfScheme(scheme);
+  GQ_ASSIGN_OR_RETURN(const quantize::MixedForm form, MixedFormOf(spec));
+  return quantize::ConfigOfScheme(scheme, form);
 }
 
 }  // namespace
@@ -167,7 +169,7 @@ std::string DefaultScheme(const std::string& device) {
 }
 
 absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph::Model& user_model,
-                                        graph::TaskType task) {
+                                        graph::TaskType task, const graph::Model* float_model) {
   Strategy strategy;
   GQ_ASSIGN_OR_RETURN(strategy.config, BaseConfig(spec, strategy));
   quantize::QuantizeConfig& config = strategy.config;
@@ -187,6 +189,10 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   Exclude(excluded, config);
   if (!excluded.empty()) {
     strategy.sentences.push_back(StrCat("not quantized on request: ", Some(excluded)));
+  }
+  GQ_RETURN_IF_ERROR(KeepNamedLayers(spec, user_model, float_model, strategy));
+  if (!spec.device().empty()) {
+    GQ_RETURN_IF_ERROR(quantize::CheckScheme(config.scheme, spec.device()));
   }
   const bool derived =
       spec.config_json().empty() && spec.config_name().empty() && spec.compat().empty();

@@ -25,11 +25,14 @@ struct Strategy {
   std::vector<std::string> warnings;
 };
 
-// `user_model` is the model as it was loaded: names in the configuration mean its nodes. Errors:
+// `user_model` is the model as it was loaded: names in the configuration mean its nodes.
+// `float_model` is the optimized one, null before it was made: what follows from the structure
+// (attention, head and tail) is read there, since fusions and folded shapes show it. Errors:
 // CONFIG_INVALID, SCHEME_ILLEGAL (for the device), INVALID_FLAG (a calibration method that the
-// scheme cannot use).
+// scheme cannot use, flags that contradict one another), PATTERN_UNMATCHED.
 absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph::Model& user_model,
-                                        graph::TaskType task);
+                                        graph::TaskType task,
+                                        const graph::Model* float_model = nullptr);
 
 // How the float model is prepared for `config`; the shapes come from `spec`. INVALID_FLAG for a
 // shape that cannot be read.
