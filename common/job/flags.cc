@@ -79,6 +79,19 @@ gq::v1::JobKind KindOfVerb(Verb verb) {
   return gq::v1::JOB_KIND_FULL;
 }
 
+// A search finds the layers of a mixed scheme; without one they have to be named.
+absl::Status CheckMixedLayers(Verb verb, const gq::v1::JobSpec& spec) {
+  const bool mixed = spec.scheme() == "vint8+bf16" || spec.scheme() == "vint8+fp16";
+  const bool named = spec.fp_nodes_size() > 0 || spec.fp_op_types_size() > 0 ||
+                     !spec.config_name().empty() || !spec.config_json().empty();
+  if (verb != kVerbQuantize || !mixed || named) return absl::OkStatus();
+  return MakeError(Reason::kInvalidFlag,
+                   StrCat("--scheme ", spec.scheme(), " does not say which layers stay in ",
+                          spec.scheme() == "vint8+fp16" ? "float16" : "bfloat16"),
+                   "name them with --fp-nodes or --fp-op-types, take --config "
+                   "vint8_bf16_head_tail, or let 'gq run' search them");
+}
+
 }  // namespace
 
 const FlagDef* FindFlag(std::string_view name) {
@@ -182,6 +195,7 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
     return MakeError(Reason::kInvalidFlag, "--reference needs --mode requantize",
                      "to compare two models use: gq evaluate MODEL --reference FP32.onnx");
   }
+  GQ_RETURN_IF_ERROR(CheckMixedLayers(verb_, request.spec));
   if (!request.local.labels.empty() && request.local.evaluation_data.empty()) {
     return MakeError(Reason::kInvalidFlag, "--labels needs --evaluation-data",
                      "name the samples that the labels belong to");

@@ -271,6 +271,14 @@ absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_override
   return settings;
 }
 
+bool NeedsCalibration(const QuantizeConfig& config) {
+  if (config.dynamic != DynamicForm::kNone) return false;
+  const bool overrides = !config.overrides.empty() || !config.type_overrides.empty() ||
+                         !config.tensor_overrides.empty();
+  return !IsReducedFloat(config.activation.type) ||
+         config.options.activation_scaled.value_or(false) || overrides;
+}
+
 const absl::flat_hash_set<std::string>& QuantizableTypes(bool npu) {
   static const auto* const kPlain = new absl::flat_hash_set<std::string>{"Add",
                                                                          "ArgMax",

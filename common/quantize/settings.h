@@ -108,6 +108,10 @@ struct Settings {
 absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_overrides,
                                  const std::vector<std::string>& op_types, int64_t opset);
 
+// False when no parameter rests on observed ranges: they are found at run time, or the activations
+// are bfloat16 or float16.
+bool NeedsCalibration(const QuantizeConfig& config);
+
 // Operator types that the paths quantize by themselves; `npu` adds those of NPU-CNN and extended.
 const absl::flat_hash_set<std::string>& QuantizableTypes(bool npu);
 

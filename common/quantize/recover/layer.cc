@@ -1,5 +1,6 @@
 #include "common/quantize/recover/layer.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -20,7 +21,10 @@ using graph::InputName;
 class LayerFinder {
  public:
   LayerFinder(const graph::Model& float_model, const graph::Model& quantized)
-      : float_model_(float_model), floats_(float_model.graph()), index_(quantized.graph()) {}
+      : float_model_(float_model),
+        quantized_(quantized),
+        floats_(float_model.graph()),
+        index_(quantized.graph()) {}
 
   absl::StatusOr<std::vector<Layer>> Run() {
     std::vector<Layer> layers;
@@ -33,6 +37,7 @@ class LayerFinder {
       if (weight == nullptr || weight->data_type() != onnx::TensorProto::FLOAT) continue;
       layer.weight_dims = {weight->dims().begin(), weight->dims().end()};
       if (!ReadShape(node, layer.weight_dims, &layer.shape)) continue;
+      if (!ReadChannels(node, &layer)) continue;
       GQ_ASSIGN_OR_RETURN(const graph::TensorView values, float_model_.Data(*weight));
       GQ_ASSIGN_OR_RETURN(layer.float_weight, values.ToFloats());
       layers.push_back(std::move(layer));
@@ -49,12 +54,40 @@ class LayerFinder {
         index_.Uses(pair->input(0)).size() != 1) {
       return nullptr;
     }
-    const auto* scale = index_.Initializer(InputName(*pair, 1));
-    if (scale == nullptr) return nullptr;
-    for (const int64_t dim : scale->dims()) {
-      if (dim != 1) return nullptr;
+    return index_.IsInitializer(InputName(*pair, 1)) ? pair : nullptr;
+  }
+
+  std::vector<double> Scales(std::string_view name) const {
+    const auto view = quantized_.Data(*index_.Initializer(name));
+    if (!view.ok()) return {};
+    auto values = view->ToDoubles();
+    return values.ok() ? *std::move(values) : std::vector<double>{};
+  }
+
+  // The scales of weight and bias: one each, or one for each output.
+  bool ReadChannels(const onnx::NodeProto& node, Layer* layer) const {
+    std::vector<double> scales = Scales(layer->weight_scale);
+    const size_t biases = layer->bias.empty() ? 0 : Scales(layer->bias_scale).size();
+    if (scales.size() == 1) return biases <= 1;
+    const LayerShape& shape = layer->shape;
+    const auto rank = static_cast<int64_t>(layer->weight_dims.size());
+    int64_t axis = AttributeInt(*index_.Producer(node.input(1)), "axis", 1);
+    if (axis < 0) axis += rank;
+    const int64_t outputs_axis = shape.kind == LayerKind::kConv ? 0
+                                 : shape.kind == LayerKind::kDense
+                                     ? (shape.transposed_weight ? 0 : 1)
+                                     : 1;
+    const bool fits =
+        axis == outputs_axis && (shape.kind != LayerKind::kConvTranspose || shape.groups == 1) &&
+        scales.size() == static_cast<size_t>(shape.groups * shape.outputs) &&
+        std::all_of(scales.begin(), scales.end(), [](double scale) { return scale > 0; });
+    if (!fits) return false;
+    if (biases != 0) {
+      const bool wide = index_.Initializer(layer->bias)->data_type() == onnx::TensorProto::INT32;
+      if (biases != scales.size() || !wide || layer->input_scale.empty()) return false;
     }
-    return pair;
+    layer->channel_scales = std::move(scales);
+    return true;
   }
 
   bool ReadParameters(const onnx::NodeProto& node, const onnx::NodeProto& original, Layer* layer) {
@@ -160,6 +193,7 @@ class LayerFinder {
   }
 
   const graph::Model& float_model_;
+  const graph::Model& quantized_;
   GraphIndex floats_;
   GraphIndex index_;
 };

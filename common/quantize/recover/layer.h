@@ -30,8 +30,8 @@ struct LayerShape {
   int64_t pad[2] = {0, 0};  // at the beginning
 };
 
-// A Conv, ConvTranspose, Gemm or MatMul whose weight is a constant of int8 with one scale that
-// nothing else reads.
+// A Conv, ConvTranspose, Gemm or MatMul whose weight is a constant of int8, with one scale or one
+// an output, that nothing else reads.
 struct Layer {
   std::string name;
   LayerShape shape;
@@ -40,6 +40,9 @@ struct Layer {
   std::string float_input;   // data input in the float model
   std::string weight;        // initializers of the quantized model: int8
   std::string weight_scale;
+  // One an output, group by group; empty for one scale. The bias then is int32 with the scales
+  // input * weight.
+  std::vector<double> channel_scales;
   std::string bias;  // int8, int16 or int32; empty when the layer has none that can be changed
   std::string bias_scale;
   bool own_weight_scale = false;  // nobody else reads weight_scale; the same for the bias
@@ -53,13 +56,14 @@ struct Layer {
   std::vector<int64_t> weight_dims;
 };
 
-// In graph order. Layers that do not fit (shared, per channel or non-constant weights, attributes
-// that scale) are left out.
+// In graph order. Layers that do not fit (shared or non-constant weights, scales along another axis
+// than the outputs, attributes that scale) are left out.
 absl::StatusOr<std::vector<Layer>> FindLayers(const graph::Model& float_model,
                                               const graph::Model& quantized);
 
 // Weights in the order of the initializer <-> one M x K matrix a group.
 std::vector<RowMatrix> ToMatrices(const LayerShape& shape, const std::vector<float>& weight);
+std::vector<float> ToFloats(const LayerShape& shape, const std::vector<RowMatrix>& weights);
 std::vector<int8_t> ToInitializer(const LayerShape& shape, const std::vector<RowMatrix>& integers);
 
 // Observed positions of one sample: for each row all groups side by side.

@@ -122,18 +122,23 @@ class Fitter {
     for (size_t group = 0; group < all_.size(); ++group) {
       checks.push_back(
           Error(seen_.check, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, 0));
+      Weigh(group, &checks.back().target);
     }
     std::pair<double, std::optional<double>> best = {positions_.weight_scale, std::nullopt};
     double least = 0;
     for (size_t group = 0; group < all_.size(); ++group) {
-      least += checks[group].Value(best.first * Nearest(group, best.first));
+      RowMatrix nearest = best.first * Nearest(group, best.first);
+      Weigh(group, &nearest);
+      least += checks[group].Value(nearest);
     }
     const auto consider = [&](const std::vector<double>& scales, double ridge) {
       std::vector<double> errors(scales.size(), 0);
       for (size_t group = 0; group < all_.size(); ++group) {
         const auto rounded = Round(seen_.fit, group, scales, ridge);
         for (size_t i = 0; i < scales.size(); ++i) {
-          errors[i] += checks[group].Value(scales[i] * rounded[i]);
+          RowMatrix weights = scales[i] * rounded[i];
+          Weigh(group, &weights);
+          errors[i] += checks[group].Value(weights);
         }
       }
       for (size_t i = 0; i < scales.size(); ++i) {
@@ -147,6 +152,16 @@ class Fitter {
     const double scale = best.first;
     for (const double ridge : kOtherRidges) consider({scale}, ridge);
     return best;
+  }
+
+  // Errors of outputs of different units count by what they are worth.
+  void Weigh(size_t group, RowMatrix* rows) const {
+    if (positions_.output_weights.empty()) return;
+    for (Eigen::Index m = 0; m < rows->rows(); ++m) {
+      rows->row(m) *=
+          positions_
+              .output_weights[group * static_cast<size_t>(rows->rows()) + static_cast<size_t>(m)];
+    }
   }
 
   // The scale at hand, and those beside it that the NPU's shift of the product allows.

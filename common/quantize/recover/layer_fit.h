@@ -19,6 +19,8 @@ struct LayerPositions {
   // Each may be chosen anew: nobody else uses it and it is a power of two.
   bool free_weight_scale = false;
   bool free_bias_scale = false;
+  // What one unit of each output is worth against the others, group by group; empty: all the same.
+  std::vector<double> output_weights;
 };
 
 struct LayerFit {

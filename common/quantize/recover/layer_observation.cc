@@ -145,17 +145,30 @@ std::vector<RowMatrix> ToMatrices(const LayerShape& shape, const std::vector<flo
   return matrices;
 }
 
-std::vector<int8_t> ToInitializer(const LayerShape& shape, const std::vector<RowMatrix>& integers) {
-  std::vector<int8_t> weight(static_cast<size_t>(shape.groups * shape.outputs * shape.inputs));
+namespace {
+
+template <typename T>
+std::vector<T> InOrder(const LayerShape& shape, const std::vector<RowMatrix>& matrices) {
+  std::vector<T> weight(static_cast<size_t>(shape.groups * shape.outputs * shape.inputs));
   for (int64_t group = 0; group < shape.groups; ++group) {
     for (int64_t m = 0; m < shape.outputs; ++m) {
       for (int64_t k = 0; k < shape.inputs; ++k) {
         weight[static_cast<size_t>(WeightPlace(shape, group, m, k))] =
-            static_cast<int8_t>(integers[static_cast<size_t>(group)](m, k));
+            static_cast<T>(matrices[static_cast<size_t>(group)](m, k));
       }
     }
   }
   return weight;
+}
+
+}  // namespace
+
+std::vector<float> ToFloats(const LayerShape& shape, const std::vector<RowMatrix>& weights) {
+  return InOrder<float>(shape, weights);
+}
+
+std::vector<int8_t> ToInitializer(const LayerShape& shape, const std::vector<RowMatrix>& integers) {
+  return InOrder<int8_t>(shape, integers);
 }
 
 }  // namespace gq::quantize

@@ -39,6 +39,12 @@ LayerPositions PositionsOf(const InitializerMap& initializers, const Layer& laye
   positions.output = PositionOf(initializers, layer.output_scale);
   positions.weight_scale = initializers.Scale(layer.weight_scale);
   positions.bias_bits = BiasBits(initializers, layer);
+  if (!layer.channel_scales.empty()) {
+    positions.weight_scale = 1;
+    positions.output_weights = layer.channel_scales;
+    if (positions.bias_bits != 0) positions.bias_scale = initializers.Scale(layer.input_scale);
+    return positions;
+  }
   const bool tied = positions.bias_bits == 32;  // input scale * weight scale
   positions.free_weight_scale =
       layer.own_weight_scale && !tied && IsPowerOfTwo(static_cast<float>(positions.weight_scale));
@@ -74,6 +80,27 @@ void Write(const Layer& layer, const LayerFit& fit, const LayerPositions& positi
   if (fit.bias_scale != positions.bias_scale) {
     initializers.SetScale(layer.bias_scale, static_cast<float>(fit.bias_scale));
   }
+}
+
+// Outputs of a scale of their own in units of that scale, so that every weight has the scale 1 and
+// every bias that of the input.
+Layer InUnitsOfScales(const Layer& layer, LayerMoments* moments) {
+  Layer unit = layer;
+  const LayerShape& shape = layer.shape;
+  std::vector<RowMatrix> floats = ToMatrices(shape, layer.float_weight);
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    for (int64_t m = 0; m < shape.outputs; ++m) {
+      const double scale = layer.channel_scales[static_cast<size_t>(group * shape.outputs + m)];
+      floats[static_cast<size_t>(group)].row(m) /= scale;
+      for (auto* part : {&moments->fit, &moments->check}) {
+        Moments& sums = (*part)[static_cast<size_t>(group)];
+        sums.y[m] /= scale;
+        sums.yx.row(m) /= scale;
+      }
+    }
+  }
+  unit.float_weight = ToFloats(shape, floats);
+  return unit;
 }
 
 absl::StatusOr<LayerMoments> Collect(const LayerShape& shape,
@@ -127,9 +154,11 @@ absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
     if (layer.shape.inputs > kMaxInputs) continue;
     GQ_ASSIGN_OR_RETURN(const auto inputs, quantized.Compute(layer.input));
     GQ_ASSIGN_OR_RETURN(const auto targets, floats.Compute(layer.float_output));
-    GQ_ASSIGN_OR_RETURN(const auto moments, Collect(layer.shape, inputs, targets));
+    GQ_ASSIGN_OR_RETURN(auto moments, Collect(layer.shape, inputs, targets));
     const LayerPositions positions = PositionsOf(initializers, layer);
-    if (const auto found = fit(layer, positions, moments)) {
+    const bool channels = !layer.channel_scales.empty();
+    const Layer seen = channels ? InUnitsOfScales(layer, &moments) : layer;
+    if (const auto found = fit(seen, positions, moments)) {
       Write(layer, *found, positions, initializers, &model);
       ++changed;
     }

@@ -9,6 +9,7 @@
 #include "common/quantize/names.h"
 #include "common/quantize/recover/compensated_rounding.h"
 #include "common/quantize/recover/held_out.h"
+#include "common/quantize/recover/range_choice.h"
 #include "common/quantize/recover/recovery_pass.h"
 #include "common/quantize/recover/transformer_passes.h"
 
@@ -166,10 +167,11 @@ class Recovery {
 
 std::span<const RecoveryPass* const> RecoveryPasses() {
   static const MaskConstants kMasks;
+  static const RangeChoice kRanges;
   static const FloatResiduals kResiduals;
   static const BiasCorrection kBias;
   static const CompensatedRounding kRounding;
-  static const RecoveryPass* const kPasses[] = {&kMasks, &kResiduals, &kRounding, &kBias};
+  static const RecoveryPass* const kPasses[] = {&kMasks, &kRanges, &kResiduals, &kRounding, &kBias};
   return kPasses;
 }
 

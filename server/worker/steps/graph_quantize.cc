@@ -8,6 +8,7 @@
 #include "common/base/text.h"
 #include "common/quantize/quantize.h"
 #include "common/quantize/quark_json.h"
+#include "common/quantize/settings.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
 #include "server/worker/steps/stopwatch.h"
@@ -40,6 +41,14 @@ std::string Counts(const json& counts) {
 
 void LogResult(const json& report, const fs::path& output, int64_t float_bytes,
                int64_t quantized_bytes, StepLog& log) {
+  for (const json& pass : report.value("passes", json::array())) {
+    if (pass.value("changed", 0) == 0) continue;
+    log.Info("Quantize", StrCat(pass.value("name", ""), ": ", pass.value("changed", 0),
+                                " changed (", pass.value("summary", ""), ")"));
+    for (const json& detail : pass.value("details", json::array())) {
+      log.Log(base::LogLevel::kDebug, "Quantize", detail.get<std::string>());
+    }
+  }
   if (const auto counts = report.find("counts"); counts != report.end()) {
     log.Info("Quantize", StrCat("quantized: ", Counts(counts->value("quantized", json()))));
     log.Info("Quantize", StrCat("left in float: ", Counts(counts->value("float", json()))));
@@ -49,6 +58,20 @@ void LogResult(const json& report, const fs::path& output, int64_t float_bytes,
                 static_cast<double>(quantized_bytes) / 1e6, static_cast<double>(float_bytes) / 1e6,
                 static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes));
   log.Info("Quantize", StrCat(output.filename().string(), ": ", text));
+}
+
+absl::StatusOr<SampleData> OpenData(const JobInputs& inputs, const GraphOptimizeResult& optimized,
+                                    const quantize::QuantizeConfig& config, StepLog& log) {
+  if (quantize::NeedsCalibration(config)) {
+    return OpenCalibrationData(inputs, optimized.float_model, log);
+  }
+  log.Info("Calibrate",
+           StrCat("no calibration: ",
+                  config.dynamic == quantize::DynamicForm::kNone
+                      ? "activations are floats without a range"
+                      : "ranges of activations are found at run time",
+                  inputs.calibration.empty() ? "" : "; the data that was given serves Evaluate"));
+  return OpenTrialData(inputs, optimized.float_model);
 }
 
 }  // namespace
@@ -62,8 +85,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
       ChooseStrategy(inputs.spec, optimized.user_model, optimized.task, &optimized.float_model));
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
   for (const std::string& warning : strategy.warnings) log.Warn("Config", warning);
-  GQ_ASSIGN_OR_RETURN(const SampleData data,
-                      OpenCalibrationData(inputs, optimized.float_model, log));
+  GQ_ASSIGN_OR_RETURN(const SampleData data, OpenData(inputs, optimized, strategy.config, log));
   watch.Lap("prepare");
 
   const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
@@ -103,7 +125,8 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   result.report["strategy"] = strategy.sentences;
   result.report["engine"] = "native";
   result.report["config"] = json::parse(result.config_json, nullptr, false);
-  result.report["calibration"]["source"] = data.source;
+  result.report["calibration"]["source"] =
+      quantize::NeedsCalibration(strategy.config) ? data.source : "none";
   result.report["sanity"]["file_identical"] = true;
   const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
   const int64_t quantized_bytes = FileBytes(output, result.emitted);

@@ -14,7 +14,7 @@ constexpr uint64_t kDefaultSeed = 42;
 
 absl::StatusOr<SampleData> Open(const JobInputs& inputs, const graph::Model& model,
                                 const std::vector<std::filesystem::path>& paths, std::string source,
-                                base::Reporter& reporter) {
+                                std::string_view without, base::Reporter& reporter) {
   GQ_ASSIGN_OR_RETURN(const std::vector<runtime::InputSpec> specs, runtime::InputSpecs(model));
   runtime::DataSetOptions options;
   options.num_samples = inputs.spec.num_samples();
@@ -24,10 +24,9 @@ absl::StatusOr<SampleData> Open(const JobInputs& inputs, const graph::Model& mod
   if (paths.empty()) {
     GQ_ASSIGN_OR_RETURN(data.samples, runtime::DataSet::Random(specs, options));
     data.source = "random";
-    reporter.Warn("Data", StrCat("no calibration data: ", data.samples->size(),
-                                 " random samples (seed ", options.seed,
-                                 ") take its place, so ranges and accuracy say little about real "
-                                 "use; give --calibration-data"));
+    reporter.Warn("Data", StrCat("no ", source, " data: ", data.samples->size(),
+                                 " random samples (seed ", options.seed, ") take its place, so ",
+                                 without, " little about real use; give --", source, "-data"));
   } else {
     GQ_ASSIGN_OR_RETURN(data.samples, runtime::DataSet::Open(paths, specs, options));
     data.source = std::move(source);
@@ -42,17 +41,24 @@ absl::StatusOr<SampleData> Open(const JobInputs& inputs, const graph::Model& mod
 
 absl::StatusOr<SampleData> OpenCalibrationData(const JobInputs& inputs, const graph::Model& model,
                                                base::Reporter& reporter) {
-  return Open(inputs, model, inputs.calibration, "calibration", reporter);
+  return Open(inputs, model, inputs.calibration, "calibration", "ranges and accuracy say",
+              reporter);
+}
+
+absl::StatusOr<SampleData> OpenTrialData(const JobInputs& inputs, const graph::Model& model) {
+  base::NullReporter quiet;
+  return OpenCalibrationData(inputs, model, quiet);
 }
 
 absl::StatusOr<SampleData> OpenEvaluationData(const JobInputs& inputs, const graph::Model& model,
                                               base::Reporter& reporter) {
   if (!inputs.evaluation.empty()) {
-    return Open(inputs, model, inputs.evaluation, "evaluation", reporter);
+    return Open(inputs, model, inputs.evaluation, "evaluation", "", reporter);
   }
-  if (!inputs.calibration.empty()) {
-    reporter.Info("Data", "no evaluation data: the calibration data is used for it");
+  if (inputs.calibration.empty()) {
+    return Open(inputs, model, {}, "evaluation", "the accuracy says", reporter);
   }
+  reporter.Info("Data", "no evaluation data: the calibration data is used for it");
   return OpenCalibrationData(inputs, model, reporter);
 }
 

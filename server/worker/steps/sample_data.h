@@ -23,6 +23,9 @@ struct SampleData {
 absl::StatusOr<SampleData> OpenCalibrationData(const JobInputs& inputs, const graph::Model& model,
                                                base::Reporter& reporter);
 
+// A sample to try a model on whose quantization rests on no data: that of the request, or random.
+absl::StatusOr<SampleData> OpenTrialData(const JobInputs& inputs, const graph::Model& model);
+
 // The evaluation data; the calibration data, which is said, when there is none.
 absl::StatusOr<SampleData> OpenEvaluationData(const JobInputs& inputs, const graph::Model& model,
                                               base::Reporter& reporter);

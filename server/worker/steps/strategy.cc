@@ -10,6 +10,7 @@
 #include "common/calibrate/method.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/scheme.h"
+#include "common/quantize/settings.h"
 #include "server/worker/steps/mixed_layers.h"
 
 namespace gq::worker {
@@ -26,6 +27,15 @@ bool PowerOfTwo(const quantize::QuantizeConfig& config) {
 // Puts --calibration-method into the configuration.
 absl::Status ApplyMethod(std::string_view text, quantize::QuantizeConfig& config) {
   GQ_ASSIGN_OR_RETURN(const calibrate::MethodSpec method, calibrate::ParseMethod(text));
+  if (!quantize::NeedsCalibration(config)) {
+    return MakeError(
+        Reason::kInvalidFlag,
+        StrCat("--calibration-method ", text, " has no meaning with the scheme ", config.scheme,
+               config.dynamic == quantize::DynamicForm::kNone
+                   ? ": its activations are floats without a range"
+                   : ": ranges of activations are found at run time"),
+        "leave the flag out, or choose a scheme with static ranges");
+  }
   const auto refuse = [&](std::string_view can) {
     return MakeError(
         Reason::kInvalidFlag,
@@ -125,13 +135,15 @@ void KeepAttention(const graph::Model& model, Strategy& strategy) {
       " LayerNormalizations stay in float; feed-forward and projection layers are quantized"));
 }
 
-// What --recover says, else everything for int8 with power-of-two scales that nobody configured.
+// What --recover says, else everything for int8 weights and static ranges that nobody configured.
 std::string RecoverText(const gq::v1::JobSpec& spec, const quantize::QuantizeConfig& config) {
   if (!spec.recover().empty()) return spec.recover();
   const bool configured =
       !spec.config_json().empty() || !spec.config_name().empty() || !spec.compat().empty();
-  const bool fits = PowerOfTwo(config) && config.weight.type == onnx::TensorProto::INT8 &&
-                    config.activation.type == onnx::TensorProto::INT8;
+  const bool fits = config.weight.type == onnx::TensorProto::INT8 &&
+                    config.dynamic == quantize::DynamicForm::kNone &&
+                    (config.activation.type == onnx::TensorProto::INT8 ||
+                     config.activation.type == onnx::TensorProto::INT16);
   return fits && !configured ? "auto" : "none";
 }
 
@@ -197,8 +209,12 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   const bool derived =
       spec.config_json().empty() && spec.config_name().empty() && spec.compat().empty();
   if (derived) KeepPostProcessing(user_model, task, strategy);
-  if (derived && spec.scheme().empty()) KeepAttention(user_model, strategy);
+  if (derived && spec.scheme().empty() && PowerOfTwo(config)) KeepAttention(user_model, strategy);
   GQ_ASSIGN_OR_RETURN(strategy.recover, quantize::ParseRecover(RecoverText(spec, config)));
+  // Ranges that were asked for, or that have no choice, stay.
+  if (spec.recover().empty() && (!spec.calibration_method().empty() || PowerOfTwo(config))) {
+    std::erase(strategy.recover.passes, "ranges");
+  }
   if (!strategy.recover.passes.empty()) {
     strategy.sentences.push_back(
         StrCat("accuracy recovery: ", base::StrJoin(strategy.recover.passes, ", "),

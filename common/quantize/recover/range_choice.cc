@@ -1,0 +1,94 @@
+#include "common/quantize/recover/range_choice.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/calibrate/calibrate.h"
+#include "common/quantize/recover/held_out.h"
+
+namespace gq::quantize {
+namespace {
+
+using calibrate::Method;
+using calibrate::MethodSpec;
+
+constexpr double kPercentiles[] = {99.999, 99.99, 99.9};
+
+bool Applies(const QuantizeConfig& config) {
+  return config.dynamic == DynamicForm::kNone &&
+         config.activation.scale_type == ScaleType::kFloat32 &&
+         config.activation.method == CalibrationMethod::kMinMax &&
+         (config.activation.type == onnx::TensorProto::INT8 ||
+          config.activation.type == onnx::TensorProto::UINT8) &&
+         !config.options.calib_moving_average.value_or(false);
+}
+
+MethodSpec Percentile(const QuantizeConfig& config, double percentile) {
+  MethodSpec method = MethodSpec::Default(Method::kPercentile);
+  method.percentile = percentile;
+  method.symmetric = config.activation.symmetric;
+  if (config.options.num_bins) method.bins = *config.options.num_bins;
+  return method;
+}
+
+// The ranges of every tensor of `seen` by each percentile, beside those that are there.
+absl::StatusOr<calibrate::CalibrationTable> Observe(const RecoveryData& data,
+                                                    const RecoveryState& state) {
+  std::vector<MethodSpec> methods = state.table.methods;
+  for (const double percentile : kPercentiles) {
+    methods.push_back(Percentile(state.config, percentile));
+  }
+  std::vector<calibrate::TensorRequest> requests;
+  for (const auto& [name, seen] : state.table.tensors) requests.push_back({name, seen.grid});
+  base::NullReporter quiet;
+  GQ_ASSIGN_OR_RETURN(const auto samples, runtime::DataSet::FromSamples(data.samples, data.inputs));
+  GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table,
+                      calibrate::Calibrate(state.source, requests, methods, *samples, {}, quiet));
+  // The whole range is that of all samples.
+  for (auto& [name, seen] : table.tensors) {
+    const auto* before = state.table.Find(name);
+    if (before == nullptr) continue;
+    seen.min = before->min;
+    seen.max = before->max;
+    for (size_t i = 0; i < before->ranges.size(); ++i) seen.ranges[i] = before->ranges[i];
+  }
+  table.samples = state.table.samples;
+  table.skipped = state.table.skipped;
+  table.data_digest = state.table.data_digest;
+  return table;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& state) const {
+  if (!Applies(state.config) || state.table.tensors.empty()) return 0;
+  GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table, Observe(data, state));
+  GQ_ASSIGN_OR_RETURN(const HeldOut floats, HeldOut::Create(data.float_model, data.samples));
+  GQ_ASSIGN_OR_RETURN(const std::vector<double> before, floats.Measure(state.result.model));
+  GQ_ASSIGN_OR_RETURN(const auto samples, runtime::DataSet::FromSamples(data.samples, data.inputs));
+  base::NullReporter quiet;
+  QuantizeInputs inputs;
+  inputs.origin = data.origin;
+  inputs.table = &table;
+  double best = Mean(before);
+  int changed = 0;
+  for (const double percentile : kPercentiles) {
+    QuantizeConfig config = state.config;
+    config.activation.method = CalibrationMethod::kPercentile;
+    config.options.percentile = percentile;
+    GQ_ASSIGN_OR_RETURN(QuantizeResult result,
+                        Quantize(state.source, config, *samples, quiet, inputs));
+    GQ_ASSIGN_OR_RETURN(const std::vector<double> after, floats.Measure(result.model));
+    if (Mean(after) <= best) continue;
+    best = Mean(after);
+    changed = static_cast<int>(table.tensors.size());
+    state.config = std::move(config);
+    state.result = std::move(result);
+  }
+  if (changed > 0) state.table = std::move(table);
+  return changed;
+}
+
+}  // namespace gq::quantize
