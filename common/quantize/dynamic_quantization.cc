@@ -1,5 +1,7 @@
 #include "common/quantize/dynamic_quantization.h"
 
+#include <map>
+
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/quantize/int4_blocks.h"
@@ -41,6 +43,12 @@ class DynamicWriter {
     }
     graph_->clear_node();
     for (auto& node : nodes) *graph_->add_node() = std::move(node);
+    std::map<std::string, int> fallbacks;
+    for (const auto& [node, note] : context_.placement.notes) ++fallbacks[note];
+    for (const auto& [note, count] : fallbacks) {
+      context_.reporter.Info("Quantize",
+                             StrCat(count, count == 1 ? " layer has " : " layers have ", note));
+    }
     return absl::OkStatus();
   }
 
@@ -56,6 +64,10 @@ class DynamicWriter {
   }
 
   absl::StatusOr<bool> Write(const onnx::NodeProto& node) {
+    if (TakesRows(node)) {
+      GQ_RETURN_IF_ERROR(WriteTable(node));
+      return true;
+    }
     const bool dense = graph::IsOp(node, "MatMul") || graph::IsOp(node, "Gemm");
     if (!dense && !graph::IsOp(node, "Conv")) {
       Refuse(node, node.op_type() == "ConvTranspose"
@@ -73,6 +85,7 @@ class DynamicWriter {
       return false;
     }
     if (!dense) {
+      FallBack(node, "a convolution takes no int4");
       GQ_RETURN_IF_ERROR(WriteConv(node, *weight));
       return true;
     }
@@ -85,11 +98,58 @@ class DynamicWriter {
     if (blocks) {
       WriteBlocks(node, input, product, output);
     } else {
+      FallBack(node, "a weight of more than two dimensions takes no int4");
       WriteMatMulInteger(node, input, product, output);
     }
     if (!product.bias.empty())
       Add("Add", node.name() + "_bias", {output, product.bias}, node.output(0));
     return true;
+  }
+
+  // With W4 the node has 8 bits for this reason.
+  void FallBack(const onnx::NodeProto& node, std::string_view why) {
+    if (context_.config.dynamic != DynamicForm::kInt4Blocks) return;
+    context_.placement.notes[&node] = StrCat("8 bits: ", why);
+  }
+
+  // A table of floats that is large enough to be worth it, its rows taken by Gather.
+  bool TakesRows(const onnx::NodeProto& node) const {
+    constexpr int64_t kLeastElements = 1 << 14;
+    if (!graph::IsOp(node, "Gather") || graph::AttributeInt(node, "axis", 0) != 0) return false;
+    const TensorProto* table = FloatConstant(node.input(0));
+    if (table == nullptr || table->dims_size() != 2 ||
+        context_.targets.excluded.contains(node.name())) {
+      return false;
+    }
+    return table->dims(0) > 1 && table->dims(0) * table->dims(1) >= kLeastElements;
+  }
+
+  // Rows of integers times the scales of the same rows.
+  absl::Status WriteTable(const onnx::NodeProto& node) {
+    const std::string& name = node.input(0);
+    GQ_ASSIGN_OR_RETURN(const TensorView view, context_.float_model.Data(*FloatConstant(name)));
+    if (!tables_.contains(name)) {
+      QuantizedTensor tensor = Weight(name, view.As<float>(), view.dims(), 0, TensorProto::INT8);
+      std::vector<float> scales;
+      for (const auto& params : tensor.params) scales.push_back(params.scale);
+      tensor.data_name = Constant(QuantizedName(name),
+                                  QuantizeTensor(view.As<float>(), view.dims(), 0, tensor.params));
+      tensor.scale_name =
+          Constant(ScaleName(name), TensorView::Of<float>({view.dims()[0], 1}, scales));
+      tables_[name] = {tensor.data_name, tensor.scale_name};
+      context_.AddTensor(std::move(tensor));
+    }
+    const auto& [integers, scales] = tables_[name];
+    const std::string rows = Tensor(node.output(0) + "_integer");
+    const std::string floats = Tensor(node.output(0) + "_rows");
+    const std::string row_scales = Tensor(node.output(0) + "_scales");
+    Add("Gather", node.name(), {integers, node.input(1)}, rows);
+    Add("Cast", node.name() + "_cast", {rows}, floats);
+    graph::SetAttribute("to", int64_t{TensorProto::FLOAT}, &nodes_->back());
+    Add("Gather", node.name() + "_scales", {scales, node.input(1)}, row_scales);
+    Add("Mul", node.name() + "_rescale", {floats, row_scales}, node.output(0));
+    FallBack(node, "rows of a table take no int4");
+    return absl::OkStatus();
   }
 
   // The weight as [K, N], and what is added.
@@ -301,6 +361,8 @@ class DynamicWriter {
   onnx::GraphProto* graph_;
   std::vector<onnx::NodeProto>* nodes_ = nullptr;
   absl::flat_hash_map<std::string, Dynamic> dynamic_;
+  // Table of rows -> its integers and scales.
+  absl::flat_hash_map<std::string, std::pair<std::string, std::string>> tables_;
 };
 
 }  // namespace

@@ -18,9 +18,9 @@ struct Int4Blocks {
   std::vector<float> scales;  // [N][blocks]
 };
 
-// `values` are [K, N] in row-major order. The value of largest magnitude of a block becomes exactly
-// -8, so all 16 steps are used; a block of zeros has scale 0. block_size is a power of two, 16 or
-// more.
+// `values` are [K, N] in row-major order. The scale of a block is the one with the least squared
+// error of those near the largest magnitude over -8 (which uses all 16 steps) and over 8; a block
+// of zeros has scale 0. block_size is a power of two, 16 or more.
 Int4Blocks QuantizeInt4Blocks(std::span<const float> values, int64_t rows, int64_t columns,
                               int64_t block_size);
 

@@ -52,6 +52,8 @@ struct Placement {
   // Nodes that took part, and the others with the reason.
   absl::flat_hash_set<const onnx::NodeProto*> quantized;
   std::vector<UnquantizedNode> unquantized;
+  // Of quantized nodes: why they are not as the scheme says.
+  absl::flat_hash_map<const onnx::NodeProto*, std::string> notes;
   // Gemm nodes with a constant bias and a beta.
   std::vector<const onnx::NodeProto*> beta_in_bias;
 

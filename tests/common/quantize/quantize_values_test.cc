@@ -111,5 +111,30 @@ TEST(Int4BlocksTest, LargestMagnitudeBecomesMinusEight) {
   EXPECT_EQ(Int4BlockValue(blocks, 1, 1), 0.0f);
 }
 
+TEST(Int4BlocksTest, ScalesBeatTheLargestMagnitudeOverMinusEight) {
+  std::vector<float> values;
+  for (int i = 0; i < 256; ++i) values.push_back(std::sin(0.7f * static_cast<float>(i * i)));
+  values[17] = 1.9f;
+  const Int4Blocks blocks = QuantizeInt4Blocks(values, 256, 1, 32);
+  double plain = 0;
+  double chosen = 0;
+  for (int block = 0; block < 8; ++block) {
+    float extreme = 0;
+    for (int i = 0; i < 32; ++i) {
+      const float value = values[block * 32 + i];
+      if (std::fabs(value) > std::fabs(extreme)) extreme = value;
+    }
+    const float scale = extreme / -8;
+    for (int i = 0; i < 32; ++i) {
+      const float value = values[block * 32 + i];
+      const float rounded = std::clamp(std::nearbyint(value / scale), -8.0f, 7.0f) * scale;
+      plain += (value - rounded) * (value - rounded);
+      const float kept = Int4BlockValue(blocks, block * 32 + i, 0);
+      chosen += (value - kept) * (value - kept);
+    }
+  }
+  EXPECT_LT(chosen, 0.9 * plain);
+}
+
 }  // namespace
 }  // namespace gq::quantize
