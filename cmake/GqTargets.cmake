@@ -1,8 +1,10 @@
 # How parts of the product are declared.
 #
-#   gq_library(<part> [DEPS <targets>] [SOURCES <files>] [PCH <heavy headers>])
+#   gq_library(<part> [DEPS <targets>] [SOURCES <files>] [PCH <set or heavy headers>])
 #       Static library gq_<part>, alias gq::<part>, of all *.cc of its folder but main.cc and
 #       *_main.cc. Header-only folders become interface libraries. Dependencies are public.
+#       PCH names a set of precompiled headers that several parts share (gq_precompiled below), or
+#       the headers of one for this part alone.
 #   gq_program(<name> SOURCES <files> [DEPS <targets>])
 #       Program <name> in bin/.
 #   gq_test(<part> [DEPS <targets>] [SOURCES <files>] [PCH <headers>] [LABEL <label>]
@@ -36,13 +38,14 @@ gq_layer(quantize base graph runtime calibrate)
 gq_layer(accuracy base graph runtime calibrate quantize)
 gq_layer(explore base graph runtime calibrate quantize accuracy)
 gq_layer(compile base graph)
+gq_layer(harness base)
 gq_layer(rpc base proto)
 gq_layer(job base proto)
 gq_layer(report base proto)
 # The server opens no model, so it has no way to the engine.
 gq_layer(server base proto rpc job report)
-gq_layer(worker ${gq_engine} proto rpc job report)
-gq_layer(agent ${gq_engine} proto rpc job report)
+gq_layer(worker ${gq_engine} proto harness rpc job report)
+gq_layer(agent ${gq_engine} proto harness rpc job report)
 gq_layer(cli ${gq_engine} proto rpc job report)
 gq_layer(tools ${gq_engine} proto rpc job report)
 # Tests may use everything.
@@ -144,7 +147,11 @@ function(gq_own_code target)
   target_link_libraries(${target} PRIVATE gq_options)
   cmake_parse_arguments(arg "" "" "PCH" ${ARGN})
   if(arg_PCH AND NOT GQ_SANITIZE MATCHES "fuzzer")
-    target_precompile_headers(${target} PRIVATE ${arg_PCH})
+    if(TARGET "gq_pch_${arg_PCH}")
+      target_precompile_headers(${target} REUSE_FROM gq_pch_${arg_PCH})
+    else()
+      target_precompile_headers(${target} PRIVATE ${arg_PCH})
+    endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       target_compile_options(${target} PRIVATE -fpch-preprocess)
     else()
@@ -152,6 +159,40 @@ function(gq_own_code target)
     endif()
   endif()
 endfunction()
+
+# --- Shared precompiled headers ----------------------------------------------------------------
+# gq_precompiled(<set> DEPS <targets> HEADERS <headers>): headers of libraries that most files of
+# several parts read; parsing them takes the larger half of a compiler's run. Never headers of ours.
+# EXECUTABLE: for programs and tests, whose code is compiled with -fPIE.
+function(gq_precompiled set)
+  if(GQ_SANITIZE MATCHES "fuzzer")
+    return()
+  endif()
+  cmake_parse_arguments(arg "EXECUTABLE" "" "DEPS;HEADERS" ${ARGN})
+  add_library(gq_pch_${set} OBJECT "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
+  if(arg_EXECUTABLE)
+    set_target_properties(gq_pch_${set} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(gq_pch_${set} PRIVATE -fPIE)
+  endif()
+  target_link_libraries(gq_pch_${set} PRIVATE ${arg_DEPS})
+  gq_own_code(gq_pch_${set} PCH ${arg_HEADERS})
+endfunction()
+
+set(gq_standard_headers <algorithm> <cmath> <cstdint> <filesystem> <functional> <limits> <map>
+  <memory> <optional> <set> <span> <string> <string_view> <unordered_map> <unordered_set> <utility>
+  <vector> <absl/status/statusor.h> <nlohmann/json.hpp>)
+set(gq_engine_headers ${gq_standard_headers} <onnx/onnx_pb.h>)
+set(gq_service_headers ${gq_standard_headers} <absl/synchronization/mutex.h> <absl/time/time.h>
+  <grpcpp/grpcpp.h>)
+set(gq_json_dependencies absl::status absl::statusor nlohmann_json::nlohmann_json)
+gq_precompiled(engine DEPS ${gq_json_dependencies} gq::onnx HEADERS ${gq_engine_headers})
+gq_precompiled(service DEPS ${gq_json_dependencies} gRPC::grpc++ HEADERS ${gq_service_headers})
+if(GQ_BUILD_TESTS)
+  gq_precompiled(engine_test EXECUTABLE DEPS ${gq_json_dependencies} gq::onnx GTest::gmock
+    HEADERS ${gq_engine_headers} <gmock/gmock.h> <gtest/gtest.h>)
+  gq_precompiled(service_test EXECUTABLE DEPS ${gq_json_dependencies} gRPC::grpc++ GTest::gmock
+    HEADERS ${gq_service_headers} <gmock/gmock.h> <gtest/gtest.h>)
+endif()
 
 # The unit tests of the engine, which CI also runs under the sanitizers.
 add_custom_target(gq_engine_tests)

@@ -1,0 +1,1 @@
+// Nothing: the target of this file exists for its precompiled headers.
