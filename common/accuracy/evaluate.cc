@@ -76,19 +76,20 @@ struct Slot {
   std::vector<runtime::Tensor> sample;
   std::vector<runtime::Tensor> reference, candidate;
   std::vector<runtime::Tensor> inputs;
+  bool kept = false;  // `reference` is shared with the baseline
   double reference_seconds = 0, candidate_seconds = 0;
 };
 
 class Evaluator {
  public:
   Evaluator(const graph::Model& candidate, runtime::DataSet& data, const EvaluateOptions& options,
-            base::Reporter& reporter, runtime::Session reference_session,
-            runtime::Session candidate_session)
+            base::Reporter& reporter, Baseline& baseline, runtime::Session candidate_session)
       : candidate_(candidate),
         data_(data),
         options_(options),
         reporter_(reporter),
-        reference_session_(std::move(reference_session)),
+        baseline_(baseline),
+        reference_session_(baseline.session()),
         candidate_session_(std::move(candidate_session)) {
     evaluation_.task = options.task;
   }
@@ -104,14 +105,15 @@ class Evaluator {
   }
 
   absl::StatusOr<Evaluation> Run() {
-    const int64_t total = data_.size();
+    const int64_t total = NumberOfSamples();
     std::vector<Slot> slots(static_cast<size_t>(std::max(options_.parallel_samples, 1)));
     int64_t next = 0;
     while (next < total) {
       size_t filled = 0;
       while (filled < slots.size() && next < total) {
         Slot& slot = slots[filled];
-        slot.index = next++;
+        slot.index = options_.only.empty() ? next : options_.only[static_cast<size_t>(next)];
+        ++next;
         GQ_ASSIGN_OR_RETURN(const auto read, data_.Read(slot.index, &slot.sample));
         if (read == runtime::DataSet::ReadResult::kSample) {
           ++filled;
@@ -124,7 +126,10 @@ class Evaluator {
         return MakeError(Reason::kCancelled, "the evaluation was cancelled");
       }
       GQ_RETURN_IF_ERROR(RunSlots(std::span(slots.data(), filled)));
-      for (size_t i = 0; i < filled; ++i) GQ_RETURN_IF_ERROR(Compare(slots[i]));
+      for (size_t i = 0; i < filled; ++i) {
+        GQ_RETURN_IF_ERROR(Compare(slots[i]));
+        if (!slots[i].kept) slots[i].kept = baseline_.Keep(slots[i].index, slots[i].reference);
+      }
       reporter_.Report({"Evaluate", next, total, "samples"});
     }
     if (evaluation_.samples == 0) {
@@ -135,6 +140,10 @@ class Evaluator {
   }
 
  private:
+  int64_t NumberOfSamples() const {
+    return options_.only.empty() ? data_.size() : static_cast<int64_t>(options_.only.size());
+  }
+
   absl::Status MapOutputs() {
     const graph::GraphIndex index(candidate_.graph());
     const auto& outputs = reference_session_.outputs();
@@ -159,7 +168,7 @@ class Evaluator {
       ComparerOptions comparer;
       comparer.atol = options_.atol;
       comparer.rtol = options_.rtol;
-      comparer.samples = data_.size();
+      comparer.samples = NumberOfSamples();
       comparer.quantization_step = OutputStep(candidate_, index, others[at].name);
       comparer.class_rule = RuleFor(outputs[i].shape.size());
       if (options_.task == graph::TaskType::kSegmentation) {
@@ -267,9 +276,16 @@ class Evaluator {
       *seconds = SecondsSince(start);
       return status;
     };
-    if (absl::Status status =
-            run(reference_session_, reference_inputs_, &slot.reference, &slot.reference_seconds);
-        !status.ok()) {
+    // Memory that is shared with the baseline is not written again.
+    if (slot.kept) slot.reference.clear();
+    const std::vector<runtime::Tensor>* known = baseline_.Find(slot.index);
+    slot.kept = known != nullptr;
+    if (slot.kept) {
+      slot.reference = *known;
+      slot.reference_seconds = 0;
+    } else if (absl::Status status = run(reference_session_, reference_inputs_, &slot.reference,
+                                         &slot.reference_seconds);
+               !status.ok()) {
       return base::AddContext(status, StrCat("reference model on sample ", slot.index));
     }
     if (absl::Status status =
@@ -362,7 +378,9 @@ class Evaluator {
   runtime::DataSet& data_;
   const EvaluateOptions& options_;
   base::Reporter& reporter_;
-  runtime::Session reference_session_, candidate_session_;
+  Baseline& baseline_;
+  const runtime::Session& reference_session_;
+  runtime::Session candidate_session_;
   std::vector<size_t> reference_inputs_, candidate_inputs_;
   std::vector<int> candidate_outputs_;
   std::vector<OutputComparer> comparers_;
@@ -374,15 +392,46 @@ class Evaluator {
 
 }  // namespace
 
+absl::StatusOr<Baseline> Baseline::Create(const graph::Model& reference, int64_t max_bytes) {
+  GQ_ASSIGN_OR_RETURN(runtime::Session session, MakeSession(reference, "reference"));
+  return Baseline(std::move(session), max_bytes);
+}
+
+const std::vector<runtime::Tensor>* Baseline::Find(int64_t sample) const {
+  const auto found = outputs_.find(sample);
+  return found == outputs_.end() ? nullptr : &found->second;
+}
+
+bool Baseline::Keep(int64_t sample, const std::vector<runtime::Tensor>& outputs) {
+  int64_t bytes = 0;
+  for (const runtime::Tensor& tensor : outputs) {
+    bytes += static_cast<int64_t>(tensor.bytes().size());
+  }
+  if (bytes > free_bytes_) return false;
+  free_bytes_ -= bytes;
+  return outputs_.emplace(sample, outputs).second;
+}
+
 absl::StatusOr<Evaluation> Evaluate(const graph::Model& reference, const graph::Model& candidate,
                                     runtime::DataSet& data, const EvaluateOptions& options,
                                     base::Reporter& reporter) {
   const auto start = Clock::now();
-  GQ_ASSIGN_OR_RETURN(runtime::Session reference_session, MakeSession(reference, "reference"));
+  GQ_ASSIGN_OR_RETURN(Baseline baseline, Baseline::Create(reference, /*max_bytes=*/0));
+  const double session_seconds = SecondsSince(start);
+  GQ_ASSIGN_OR_RETURN(Evaluation evaluation,
+                      Evaluate(baseline, candidate, data, options, reporter));
+  evaluation.session_seconds += session_seconds;
+  evaluation.seconds = SecondsSince(start);
+  return evaluation;
+}
+
+absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& candidate,
+                                    runtime::DataSet& data, const EvaluateOptions& options,
+                                    base::Reporter& reporter) {
+  const auto start = Clock::now();
   GQ_ASSIGN_OR_RETURN(runtime::Session candidate_session, MakeSession(candidate, "candidate"));
   const double session_seconds = SecondsSince(start);
-  Evaluator evaluator(candidate, data, options, reporter, std::move(reference_session),
-                      std::move(candidate_session));
+  Evaluator evaluator(candidate, data, options, reporter, baseline, std::move(candidate_session));
   GQ_RETURN_IF_ERROR(evaluator.Prepare());
   GQ_ASSIGN_OR_RETURN(Evaluation evaluation, evaluator.Run());
   evaluation.session_seconds = session_seconds;

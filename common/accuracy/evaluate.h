@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +17,7 @@
 #include "common/graph/analysis.h"
 #include "common/graph/model.h"
 #include "common/runtime/data_set.h"
+#include "common/runtime/session.h"
 
 namespace gq::accuracy {
 
@@ -30,6 +33,31 @@ struct EvaluateOptions {
   bool allow_more_labels = false;
   // Samples that are run at the same time. The figures do not depend on it.
   int parallel_samples = 1;
+  // Numbers of the samples to compare on, ascending; empty: all.
+  std::vector<int64_t> only;
+};
+
+// The reference's side of evaluations over one data set: its session, and its outputs for the
+// samples it has seen, so that further candidates cost one inference a sample.
+class Baseline {
+ public:
+  // Outputs are kept up to `max_bytes`, the others are computed each time. Errors of Session.
+  static absl::StatusOr<Baseline> Create(const graph::Model& reference,
+                                         int64_t max_bytes = int64_t{1} << 30);
+
+  const runtime::Session& session() const { return session_; }
+  // Null when the outputs for this sample are not kept.
+  const std::vector<runtime::Tensor>* Find(int64_t sample) const;
+  // Keeps what the reference gave for a sample, where there is room. True when it was kept.
+  bool Keep(int64_t sample, const std::vector<runtime::Tensor>& outputs);
+
+ private:
+  Baseline(runtime::Session session, int64_t max_bytes)
+      : session_(std::move(session)), free_bytes_(max_bytes) {}
+
+  runtime::Session session_;
+  int64_t free_bytes_;
+  std::map<int64_t, std::vector<runtime::Tensor>> outputs_;
 };
 
 struct Evaluation {
@@ -56,6 +84,12 @@ struct Evaluation {
 // DATA_SHAPE_MISMATCH and DATA_INVALID for labels that do not fit; DATA_EMPTY when no sample is
 // left; CANCELLED.
 absl::StatusOr<Evaluation> Evaluate(const graph::Model& reference, const graph::Model& candidate,
+                                    runtime::DataSet& data, const EvaluateOptions& options,
+                                    base::Reporter& reporter);
+
+// The same against a baseline, which keeps the reference's outputs. Calls with one baseline take
+// the same `data`, one after the other.
+absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& candidate,
                                     runtime::DataSet& data, const EvaluateOptions& options,
                                     base::Reporter& reporter);
 
