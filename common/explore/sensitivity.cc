@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/explore/meter.h"
+#include "common/explore/region_search.h"
+#include "common/explore/run.h"
+#include "common/graph/analysis.h"
+#include "common/quantize/mixed_precision.h"
+
+namespace gq::explore {
+namespace {
+
+using base::StrCat;
+using nlohmann::json;
+
+// Multiply-accumulates that a search may spend on measuring; what makes the number of samples
+// depend on the model and not on the clock.
+constexpr double kSearchMacs = 6e11;
+constexpr int64_t kMostSearchSamples = 12;
+constexpr int64_t kMostCheckSamples = 16;
+
+std::vector<int64_t> Spread(int64_t count, int64_t wanted) {
+  std::vector<int64_t> samples;
+  wanted = std::min(wanted, count);
+  for (int64_t i = 0; i < wanted; ++i) samples.push_back(i * count / wanted);
+  return samples;
+}
+
+class SensitivitySearch {
+ public:
+  SensitivitySearch(const Problem& problem, CandidateMaker& maker, Run& run,
+                    Exploration* exploration)
+      : problem_(problem),
+        maker_(maker),
+        run_(run),
+        exploration_(*exploration),
+        regions_(FindRegions(problem.float_model.graph())),
+        check_samples_(
+            Spread(problem.evaluation.size(),
+                   std::clamp<int64_t>(problem.evaluation.size() / 4, 4, kMostCheckSamples))) {}
+
+  absl::StatusOr<StrategyResult> Run() {
+    StrategyResult result;
+    GQ_RETURN_IF_ERROR(Presets());
+    if (start_.goal_met) {
+      result.searched_row = start_row_;
+      result.stop = "the goal is met without promotions";
+      return result;
+    }
+    GQ_RETURN_IF_ERROR(Prepare());
+    if (candidates_.empty() || most_ == 0) {
+      result.searched_row = start_row_;
+      result.stop = most_ == 0 ? StopText(StopReason::kShare, problem_.limits)
+                               : "no compute layer is left that could be promoted";
+      return result;
+    }
+    GQ_RETURN_IF_ERROR(FindPath());
+    return Confirm();
+  }
+
+ private:
+  // The named configurations, as far as they differ from the start.
+  absl::Status Presets() {
+    GQ_ASSIGN_OR_RETURN(const auto start, run_.TryStart({}));
+    start_ = start.figures;
+    GQ_RETURN_IF_ERROR(run_.Decide("preset", "start", "kept", start, {}, 0, true));
+    start_row_ = run_.rows();
+    if (problem_.recover.passes.empty()) return absl::OkStatus();
+    const std::string name = "without recovery";
+    GQ_ASSIGN_OR_RETURN(const auto plain, run_.Try("preset", name, check_samples_,
+                                                   [this] { return maker_.Plain({}); }));
+    return run_.Decide("preset", name, "skipped", plain, {}, 0, false);
+  }
+
+  absl::Status Prepare() {
+    const auto layers = static_cast<int>(regions_.size());
+    GQ_ASSIGN_OR_RETURN(const auto kept, NodesOfPatterns(problem_, problem_.limits.keep));
+    GQ_ASSIGN_OR_RETURN(const auto forbidden, NodesOfPatterns(problem_, problem_.limits.forbid));
+    const auto quantized = QuantizedLayers(problem_, maker_);
+    const std::set<std::string> quantized_set(quantized.begin(), quantized.end());
+    const std::set<std::string> kept_set(kept.begin(), kept.end());
+    const std::set<std::string> forbidden_set(forbidden.begin(), forbidden.end());
+    most_ = problem_.limits.MostPromotions(layers);
+
+    int64_t macs = graph::Analyze(problem_.float_model).macs;
+    macs = std::max<int64_t>(macs, 1000000);
+    const double runs = 2.0 * layers + 14.0 * most_;
+    search_samples_ =
+        std::clamp<int64_t>(static_cast<int64_t>(kSearchMacs / (runs * static_cast<double>(macs))),
+                            1, std::min(kMostSearchSamples, problem_.evaluation.size()));
+    bool snr = false;
+    for (const auto& target : problem_.evaluate.targets) {
+      snr = snr || target.metric == accuracy::Metric::kSnr;
+    }
+    GQ_ASSIGN_OR_RETURN(
+        meter_,
+        Meter::Create(
+            problem_.float_model, problem_.start, regions_, problem_.evaluation,
+            Spread(problem_.evaluation.size(), search_samples_),
+            {.precision = problem_.limits.precision, .threads = problem_.threads, .snr = snr}));
+    start_set_.assign(regions_.size(), false);
+    for (size_t i = 0; i < regions_.size(); ++i) {
+      const std::string& layer = regions_[i].layer;
+      if (forbidden_set.contains(layer) || !quantized_set.contains(layer) ||
+          !meter_->model().CanPromote(i)) {
+        continue;
+      }
+      if (kept_set.contains(layer)) {
+        start_set_[i] = true;
+      } else {
+        candidates_.push_back(i);
+      }
+    }
+    run_.reporter().Info(
+        "Explore", StrCat(candidates_.size(), " regions to choose from, at most ", most_, " of ",
+                          layers, " compute layers; measuring on ", search_samples_, " samples"));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> Score(const std::vector<bool>& promoted, int64_t samples) {
+    GQ_RETURN_IF_ERROR(run_.CheckCancelled());
+    return meter_->Score(promoted, samples);
+  }
+
+  absl::Status FindPath() {
+    if (const auto remembered = run_.Remembered("path")) {
+      for (const json& name : *remembered) {
+        for (size_t i = 0; i < regions_.size(); ++i) {
+          if (name == regions_[i].layer) path_.push_back(i);
+        }
+      }
+      for (const size_t region : StartRegions()) {
+        std::erase(path_, region);
+      }
+      return absl::OkStatus();
+    }
+    const ScoreFunction score = [this](const std::vector<bool>& promoted, int64_t samples) {
+      return Score(promoted, samples);
+    };
+    const SearchOptions options{.most = most_, .samples = search_samples_, .out_of_time = [this] {
+                                  return run_.OutOfTime();
+                                }};
+    GQ_ASSIGN_OR_RETURN(RegionPath path, SearchRegions(candidates_, start_set_, score, options));
+    GQ_RETURN_IF_ERROR(TryHeadAndTail(options, score, &path));
+    path_ = std::move(path.regions);
+    exploration_.search_runs += meter_->runs();
+    return absl::OkStatus();
+  }
+
+  // `vint8_bf16_head_tail` as a place to start from, where it does better than as many regions of
+  // the path.
+  absl::Status TryHeadAndTail(const SearchOptions& options, const ScoreFunction& score,
+                              RegionPath* path) {
+    const auto found = quantize::FindHeadAndTail(problem_.float_model.graph());
+    if (!found.ok() || run_.OutOfTime()) return absl::OkStatus();
+    std::set<std::string> nodes(found->head.begin(), found->head.end());
+    nodes.insert(found->tail.begin(), found->tail.end());
+    std::vector<bool> set = start_set_;
+    std::vector<size_t> members;
+    for (const size_t region : candidates_) {
+      if (!nodes.contains(regions_[region].layer)) continue;
+      set[region] = true;
+      members.push_back(region);
+    }
+    if (members.empty() || members.size() >= path->scores.size()) return absl::OkStatus();
+    GQ_ASSIGN_OR_RETURN(const double value, score(set, options.samples));
+    if (!(value > path->scores[members.size()])) return absl::OkStatus();
+    std::vector<size_t> others;
+    for (const size_t region : candidates_) {
+      if (!set[region]) others.push_back(region);
+    }
+    GQ_ASSIGN_OR_RETURN(const RegionPath other, SearchRegions(others, set, score, options));
+    if (!(other.scores.back() > path->scores.back())) return absl::OkStatus();
+    path->scores.resize(1);
+    path->regions = members;
+    path->regions.insert(path->regions.end(), other.regions.begin(), other.regions.end());
+    path->scores.resize(members.size(), path->scores[0]);
+    path->scores.insert(path->scores.end(), other.scores.begin(), other.scores.end());
+    return absl::OkStatus();
+  }
+
+  std::vector<size_t> StartRegions() const {
+    std::vector<size_t> regions;
+    for (size_t i = 0; i < start_set_.size(); ++i) {
+      if (start_set_[i]) regions.push_back(i);
+    }
+    return regions;
+  }
+
+  std::vector<std::string> NodesOf(size_t count) const {
+    std::vector<size_t> regions = StartRegions();
+    regions.insert(regions.end(), path_.begin(),
+                   path_.begin() + static_cast<std::ptrdiff_t>(count));
+    std::vector<std::string> nodes;
+    for (const size_t region : regions) {
+      const auto& own = meter_->model().QuantizedNodes(region);
+      nodes.insert(nodes.end(), own.begin(), own.end());
+    }
+    return nodes;
+  }
+
+  json PathState() const {
+    json names = json::array();
+    for (const size_t region : path_) names.push_back(regions_[region].layer);
+    return {{"path", std::move(names)}};
+  }
+
+  // The first `count` regions of the path, on few samples.
+  absl::StatusOr<Figures> Check(size_t count) {
+    const std::vector<std::string> nodes = NodesOf(count);
+    const std::string name = StrCat("the ", count, " most damaging regions");
+    GQ_ASSIGN_OR_RETURN(const auto tried,
+                        run_.Try("sensitivity", name, check_samples_,
+                                 [this, nodes] { return maker_.FromStart(nodes); }));
+    const bool met = !tried.failed && tried.figures.goal_met;
+    GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, met ? "promoted" : "skipped", tried, nodes,
+                                   CountLayers(problem_, nodes), false, PathState()));
+    return tried.failed ? Figures{} : tried.figures;
+  }
+
+  // The same with the recovery passes fitted anew where there are any, on all samples.
+  absl::StatusOr<bool> ConfirmPrefix(size_t count, StrategyResult* result) {
+    const std::vector<std::string> nodes = NodesOf(count);
+    const bool recovers = !problem_.recover.passes.empty();
+    const std::string name = StrCat("the ", count, " most damaging regions",
+                                    recovers ? ", recovered again" : "", ", all samples");
+    GQ_ASSIGN_OR_RETURN(const auto tried,
+                        run_.Try("sensitivity", name, {}, [this, nodes, recovers] {
+                          return recovers ? maker_.Recovered(nodes) : maker_.Plain(nodes);
+                        }));
+    const bool better = !tried.failed && (best_row_ == 0 ? IsBetter(tried.figures, start_)
+                                                         : IsBetter(tried.figures, best_));
+    GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, better ? "promoted" : "rolled-back", tried,
+                                   nodes, CountLayers(problem_, nodes), true, PathState()));
+    if (better) {
+      best_ = tried.figures;
+      best_row_ = run_.rows();
+      result->searched_row = best_row_;
+    }
+    return !tried.failed && tried.figures.goal_met;
+  }
+
+  // The shortest prefix that meets the goal on few samples, then on all.
+  absl::StatusOr<StrategyResult> Confirm() {
+    StrategyResult result{.searched_row = start_row_};
+    const size_t all = path_.size();
+    if (all == 0) {
+      result.stop = "no region could be promoted";
+      return result;
+    }
+    GQ_ASSIGN_OR_RETURN(const Figures longest, Check(all));
+    size_t wanted = all;
+    if (longest.goal_met) {
+      size_t low = 0;  // does not meet the goal
+      while (low + 1 < wanted && !run_.OutOfTime()) {
+        const size_t middle = (low + wanted) / 2;
+        GQ_ASSIGN_OR_RETURN(const Figures figures, Check(middle));
+        (figures.goal_met ? wanted : low) = middle;
+      }
+    }
+    GQ_ASSIGN_OR_RETURN(const bool met, ConfirmPrefix(wanted, &result));
+    bool longest_met = met;
+    if (!met && wanted < all && !run_.OutOfTime()) {
+      GQ_ASSIGN_OR_RETURN(longest_met, ConfirmPrefix(all, &result));
+    }
+    if (met || longest_met) {
+      result.stop = StopText(StopReason::kGoalMet, problem_.limits);
+    } else if (run_.OutOfTime()) {
+      result.stop = StopText(StopReason::kTimeBudget, problem_.limits);
+    } else {
+      result.stop = StopText(StopReason::kShare, problem_.limits);
+    }
+    return result;
+  }
+
+  const Problem& problem_;
+  CandidateMaker& maker_;
+  explore::Run& run_;
+  Exploration& exploration_;
+  const std::vector<Region> regions_;
+  const std::vector<int64_t> check_samples_;
+  std::unique_ptr<Meter> meter_;
+  int64_t search_samples_ = 1;
+  int most_ = 0;
+  std::vector<size_t> candidates_;
+  std::vector<bool> start_set_;
+  std::vector<size_t> path_;
+  Figures start_, best_;
+  int start_row_ = 0, best_row_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<StrategyResult> RunSensitivity(const Problem& problem, CandidateMaker& maker,
+                                              Run& run, Exploration* exploration) {
+  return SensitivitySearch(problem, maker, run, exploration).Run();
+}
+
+}  // namespace gq::explore
