@@ -29,19 +29,32 @@ std::string Text(const nlohmann::json& object, std::initializer_list<const char*
   return "";
 }
 
+// Only the counts: the logs of the compiler tell its errors and kernels.
+void AddMissingCounts(const CompilerLog& more, CompilerLog& log) {
+  if (!log.partitions) log.partitions = more.partitions;
+  if (!log.aie_percent) log.aie_percent = more.aie_percent;
+  log.operators.insert(more.operators.begin(), more.operators.end());
+  log.subgraphs.insert(more.subgraphs.begin(), more.subgraphs.end());
+  log.no_device |= more.no_device;
+}
+
 void ReadOne(const fs::path& path, CompileOutput& output) {
   const std::string name = path.filename().string();
   const bool is_log =
       name == "AIECompiler.log" || name == "aiecompiler-flexml.log" || name == "vaiml_compile.log";
+  // What the compiling process printed; holds the counts where the tool does not log them.
+  const bool is_session = name == "session.log";
   const bool is_mlir = path.extension() == ".mlir";
   const bool is_reasons = name == kReasons;
   const bool is_summary = name == kFinalSummary;
-  if (!is_log && !is_mlir && !is_reasons && !is_summary) return;
+  if (!is_log && !is_session && !is_mlir && !is_reasons && !is_summary) return;
   const absl::StatusOr<std::string> content = base::ReadFile(path, kMaxFileBytes);
   if (!content.ok()) {
     output.warnings.emplace_back(base::FromAbsl(content.status().message()));
   } else if (is_log) {
     Merge(ParseCompilerLog(*content), output.log);
+  } else if (is_session) {
+    AddMissingCounts(ParseCompilerLog(*content), output.log);
   } else if (is_mlir) {
     for (CpuBecause& because : ScanCpuBecause(*content)) {
       if (output.cpu_because.size() < kMaxCpuBecause) {

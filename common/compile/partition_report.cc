@@ -1,8 +1,11 @@
 #include "common/compile/partition_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
 #include "common/base/text.h"
 
 namespace gq::compile {
@@ -10,6 +13,7 @@ namespace {
 
 constexpr double kNearlyFull = 98.0;
 constexpr double kAboutAll = 99.5;
+constexpr size_t kLayersInText = 5;
 
 void AddUnique(std::vector<std::string>& list, const std::string& text) {
   if (text.empty() || std::find(list.begin(), list.end(), text) != list.end()) return;
@@ -61,22 +65,6 @@ int CountNpuPartitions(const CompileOutput& output, std::vector<std::string>& wa
 template <typename T>
 void Put(nlohmann::ordered_json& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
-}
-
-nlohmann::ordered_json OptionsJson(const CompilerOptions& options) {
-  nlohmann::ordered_json json;
-  json["device"] = options.device;
-  json["optimize_level"] = options.optimize_level;
-  Put(json, "enable_f32_to_bf16_conversion", options.f32_to_bf16);
-  Put(json, "enable_f32_to_f16_conversion", options.f32_to_f16);
-  json["fe_args"] = base::StrJoin(options.fe_args, " ");
-  json["dp_size"] = options.dp_size;
-  json["tp_size"] = options.tp_size;
-  json["threshold_gops_percent"] = options.threshold_gops_percent;
-  json["preferred_data_storage"] = options.preferred_data_storage;
-  json["keep_outputs"] = options.keep_outputs;
-  json["logging_level"] = options.logging_level;
-  return json;
 }
 
 }  // namespace
@@ -143,20 +131,65 @@ PartitionReport MakePartitionReport(const CompileOutput& output) {
   }
   for (const auto& [message, count] : output.log.break_reasons) reasons.Add("", "", message);
   report.cpu_reasons = reasons.Take();
+  if (report.npu_partitions == 0) {
+    report.warnings.emplace_back("nothing runs on the NPU: the whole model stays on the CPU");
+  }
   report.level = RateOffload(report.npu_partitions, report.gops_percent.value_or(0));
   return report;
 }
 
-std::string CompileReportJson(const CompileFacts& facts, const Classification& classification,
-                              const CompilerOptions& options, const PartitionReport& report) {
+absl::StatusOr<PartitionReport> AnalyzeCompiled(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::string key;
+  std::filesystem::path found;
+  for (auto it = std::filesystem::recursive_directory_iterator(folder, error);
+       !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
+    const bool is_final = it->path().filename() == "final-vaiml-pass-summary.txt";
+    const bool is_rai = it->path().extension() == ".rai";
+    if (is_rai) key = it->path().stem().string();
+    if ((is_rai || is_final) && found.empty()) found = it->path().parent_path();
+  }
+  if (found.empty()) {
+    return base::MakeError(base::Reason::kFileNotFound,
+                           base::StrCat(folder.string(), ": holds no result of a compile"),
+                           "Give the cache folder of the compiler, or compile/ of a job.");
+  }
+  const CompileOutput output = ReadCompileOutput(found, key);
+  GQ_RETURN_IF_ERROR(CheckCompiled(output));
+  return MakePartitionReport(output);
+}
+
+std::vector<std::string> DescribePartitions(const PartitionReport& report) {
+  std::string text =
+      base::StrCat(report.npu_partitions, report.npu_partitions == 1 ? " partition" : " partitions",
+                   " on the NPU, ", report.cpu_partitions, " on the CPU");
+  if (report.operators && report.operators_offloaded && report.operators_percent) {
+    text += absl::StrFormat("; %d of %d operators (%.3f %%)", *report.operators_offloaded,
+                            *report.operators, *report.operators_percent);
+  }
+  if (report.gops_percent) {
+    text += absl::StrFormat(" with %.3f %% of the operations offloaded", *report.gops_percent);
+  }
+  std::vector<std::string> lines = {std::move(text)};
+  for (const CpuReason& reason : report.cpu_reasons) {
+    const size_t shown = std::min(reason.layers.size(), kLayersInText);
+    std::string layers = base::StrJoin(
+        std::vector<std::string>(reason.layers.begin(),
+                                 reason.layers.begin() + static_cast<std::ptrdiff_t>(shown)),
+        ", ");
+    if (reason.layers.size() > shown) {
+      base::StrAppend(&layers, " and ", reason.layers.size() - shown, " more");
+    }
+    if (!layers.empty()) layers = base::StrCat(" (", layers, ")");
+    lines.push_back(base::StrCat("On the CPU [", CpuBecauseClassName(reason.reason_class),
+                                 "]: ", reason.message, layers, "; remedy: ", reason.remedy));
+  }
+  return lines;
+}
+
+nlohmann::ordered_json PartitionJson(const PartitionReport& report) {
   using Json = nlohmann::ordered_json;
   Json json;
-  json["simulated"] = facts.simulated;
-  json["backend"] = facts.backend;
-  json["device"] = facts.device;
-  json["class"] = ModelClassName(classification.model_class);
-  json["reasons"] = classification.reasons;
-  json["options"] = OptionsJson(options);
   json["partitions"] = {{"npu", report.npu_partitions}, {"cpu", report.cpu_partitions}};
   Json offload = Json::object();
   Put(offload, "operators_percent", report.operators_percent);
@@ -176,10 +209,7 @@ std::string CompileReportJson(const CompileFacts& facts, const Classification& c
                                    {"remedy", reason.remedy}});
   }
   json["warnings"] = report.warnings;
-  json["seconds"] = Json::object();
-  for (const auto& [phase, value] : facts.seconds) json["seconds"][phase] = value;
-  // Names out of models may be no valid UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json;
 }
 
 }  // namespace gq::compile

@@ -1,15 +1,15 @@
 // The partition report: what runs on the NPU, what stays on the CPU, why, and what to do about it.
 #pragma once
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "common/compile/classification.h"
+#include "absl/status/statusor.h"
 #include "common/compile/compile_output.h"
-#include "common/compile/compiler_options.h"
 
 namespace gq::compile {
 
@@ -50,18 +50,19 @@ struct PartitionReport {
 // completed`, else the summary, else the folders; where they disagree a warning says so.
 PartitionReport MakePartitionReport(const CompileOutput& output);
 
+// The report of a finished compile: `folder` is the cache folder or the one with its files; the key
+// is the stem of the .rai file in it. Fails with kFileNotFound, and with kCompileFailed when the
+// compile did not succeed.
+absl::StatusOr<PartitionReport> AnalyzeCompiled(const std::filesystem::path& folder);
+
 OffloadLevel RateOffload(int npu_partitions, double gops_percent);
 
-// What a backend adds to the report.
-struct CompileFacts {
-  bool simulated = false;
-  std::string backend;
-  std::string device;
-  std::vector<std::pair<std::string, double>> seconds;  // by phase
-};
+// The report in words, a line each: partitions and offload, then every reason for the CPU with its
+// layers (the first few) and its remedy.
+std::vector<std::string> DescribePartitions(const PartitionReport& report);
 
-// The "compile" fragment of a job's report as JSON text (docs/report.md).
-std::string CompileReportJson(const CompileFacts& facts, const Classification& classification,
-                              const CompilerOptions& options, const PartitionReport& report);
+// `partitions`, `offload`, `cpu_because`, `warnings` of the "compile" part of a job's report
+// (docs/report.md).
+nlohmann::ordered_json PartitionJson(const PartitionReport& report);
 
 }  // namespace gq::compile

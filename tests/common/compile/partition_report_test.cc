@@ -1,5 +1,7 @@
 #include "common/compile/partition_report.h"
 
+#include "common/compile/compile_report.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
