@@ -153,6 +153,15 @@ absl::Status OrtLibrary::Select(std::string_view path) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> OrtLibrary::Providers() const {
+  char** names = nullptr;
+  int count = 0;
+  GQ_RETURN_IF_ERROR(ToStatus(api_->GetAvailableProviders(&names, &count), "providers"));
+  std::vector<std::string> providers(names, names + count);
+  GQ_RETURN_IF_ERROR(ToStatus(api_->ReleaseAvailableProviders(names, count), "providers"));
+  return providers;
+}
+
 absl::Status OrtLibrary::ToStatus(OrtStatus* status, std::string_view what) const {
   if (status == nullptr) return absl::OkStatus();
   const std::string message = base::StrCat(what, ": ", api_->GetErrorMessage(status));

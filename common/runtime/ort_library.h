@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,9 @@ class OrtLibrary {
   uint32_t api_version() const { return api_version_; }
   const std::string& version() const { return version_; }  // e.g. "1.32.0"
   const std::string& path() const { return path_; }
+
+  // Execution providers that the library was built with, e.g. `CPUExecutionProvider`.
+  absl::StatusOr<std::vector<std::string>> Providers() const;
 
   // Takes over `status` (null is success). RUNTIME_FAILED with ONNX Runtime's message, led by
   // `what`.

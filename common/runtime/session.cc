@@ -107,6 +107,18 @@ absl::Status Session::State::Start(const SessionOptions& options) {
   for (OrtCustomOpDomain* domain : options.custom_op_domains) {
     GQ_RETURN_IF_ERROR(check(api.AddCustomOpDomain(made, domain)));
   }
+  for (const ExecutionProvider& provider : options.providers) {
+    std::vector<const char*> keys;
+    std::vector<const char*> values;
+    for (const auto& [key, value] : provider.options) {
+      keys.push_back(key.c_str());
+      values.push_back(value.c_str());
+    }
+    GQ_RETURN_IF_ERROR(
+        library.ToStatus(api.SessionOptionsAppendExecutionProvider(
+                             made, provider.name.c_str(), keys.data(), values.data(), keys.size()),
+                         base::StrCat("execution provider ", provider.name)));
+  }
   return check(api.CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory_info));
 }
 
@@ -187,7 +199,11 @@ absl::Status Session::State::ReadSignature() {
   GQ_RETURN_IF_ERROR(
       library.ToStatus(api.SessionGetOutputCount(session, &count), "model signature"));
   for (size_t i = 0; i < count; ++i) {
-    GQ_ASSIGN_OR_RETURN(outputs.emplace_back(), ReadInfo(i, false));
+    absl::StatusOr<TensorInfo> info = ReadInfo(i, false);
+    const bool no_tensor = base::GetReason(info.status()) == Reason::kModelUnsupported;
+    if (!info.ok() && !no_tensor) return info.status();
+    if (no_tensor || info->dtype == onnx::TensorProto::STRING) continue;
+    outputs.push_back(*std::move(info));
   }
   return absl::OkStatus();
 }
@@ -195,7 +211,7 @@ absl::Status Session::State::ReadSignature() {
 // Hands out memory for an output of known shape; leaves `value` null where the shape is not known.
 absl::Status Session::State::PrepareOutput(const TensorInfo& info, Tensor* tensor,
                                            OrtValue** value) const {
-  if (!IsStatic(info.shape) || info.dtype == onnx::TensorProto::STRING) return absl::OkStatus();
+  if (!IsStatic(info.shape)) return absl::OkStatus();
   if (!tensor->exclusive() || tensor->dtype() != info.dtype || tensor->shape() != info.shape) {
     GQ_ASSIGN_OR_RETURN(*tensor, Tensor::Allocate(info.dtype, info.shape));
   }
@@ -215,9 +231,6 @@ absl::StatusOr<Tensor> Session::State::Unwrap(OrtValue* value) const {
   GQ_RETURN_IF_ERROR(library.ToStatus(api.GetDimensionsCount(raw_info, &rank), "output"));
   std::vector<int64_t> shape(rank);
   GQ_RETURN_IF_ERROR(library.ToStatus(api.GetDimensions(raw_info, shape.data(), rank), "output"));
-  if (element == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING) {
-    return MakeError(Reason::kModelUnsupported, "the model has an output of strings");
-  }
   void* data = nullptr;
   GQ_RETURN_IF_ERROR(library.ToStatus(api.GetTensorMutableData(value, &data), "output"));
   GQ_ASSIGN_OR_RETURN(const int64_t count, graph::ElementCount(shape));

@@ -18,6 +18,12 @@ namespace gq::runtime {
 
 enum class OptimizationLevel { kNone, kBasic, kExtended, kAll };
 
+// What executes nodes instead of the CPU, where it can; the CPU takes what it leaves.
+struct ExecutionProvider {
+  std::string name;  // as SessionOptionsAppendExecutionProvider takes it: `VitisAI`, `XNNPACK`
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
 struct SessionOptions {
   OptimizationLevel optimization = OptimizationLevel::kAll;
   int threads = 1;  // intra-op; the caller's thread is one of them
@@ -32,6 +38,8 @@ struct SessionOptions {
   std::filesystem::path optimized_model;
   // Further session configuration entries (onnxruntime_session_options_config_keys.h).
   std::vector<std::pair<std::string, std::string>> config;
+  // In order of preference.
+  std::vector<ExecutionProvider> providers;
   // Custom operators; not owned, must outlive the session.
   std::vector<OrtCustomOpDomain*> custom_op_domains;
 };
@@ -52,6 +60,7 @@ class Session {
   ~Session();
 
   const std::vector<TensorInfo>& inputs() const;
+  // Without those that hold strings or are no tensors, which a Tensor cannot hold.
   const std::vector<TensorInfo>& outputs() const;
   int OutputIndex(std::string_view name) const;  // -1 when there is no such output
 
