@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -21,6 +20,14 @@ runtime::SessionOptions Options() {
   options.optimization = runtime::OptimizationLevel::kBasic;
   options.spinning = false;
   return options;
+}
+
+double Sum(const std::vector<double>& values, int left_out) {
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (static_cast<int>(i) != left_out) sum += values[i];
+  }
+  return sum;
 }
 
 int64_t Rows(const graph::GraphIndex& index, std::string_view tensor) {
@@ -80,11 +87,11 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
   return held_out;
 }
 
-absl::StatusOr<std::vector<double>> HeldOut::Measure(const graph::Model& candidate) const {
+absl::StatusOr<OutputErrors> HeldOut::Measure(const graph::Model& candidate) const {
   GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(candidate, places_));
   GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   const size_t count = session.outputs().size();
-  std::vector<double> signal(count, 0), noise(count, 0);
+  OutputErrors errors(count);
   std::vector<bool> is_float(count, true);
   std::vector<runtime::Tensor> outputs;
   for (size_t i = 0; i < samples_.size(); ++i) {
@@ -98,26 +105,63 @@ absl::StatusOr<std::vector<double>> HeldOut::Measure(const graph::Model& candida
         continue;
       }
       const auto r = reference.As<float>(), a = outputs[output].As<float>();
+      double signal = 0, noise = 0;
       for (size_t k = 0; k < r.size(); ++k) {
         const double error = static_cast<double>(r[k]) - static_cast<double>(a[k]);
-        signal[output] += static_cast<double>(r[k]) * static_cast<double>(r[k]);
-        noise[output] += error * error;
+        signal += static_cast<double>(r[k]) * static_cast<double>(r[k]);
+        noise += error * error;
       }
+      errors[output].signal.push_back(signal);
+      errors[output].noise.push_back(noise);
     }
   }
-  std::vector<double> decibels;
+  OutputErrors kept;
   for (size_t output = 0; output < count; ++output) {
-    if (!is_float[output] || signal[output] == 0) continue;
-    const double ratio = 10 * std::log10(signal[output] / std::max(noise[output], 1e-300));
-    decibels.push_back(std::isnan(ratio) ? kLowest : std::clamp(ratio, kLowest, kHighest));
+    if (!is_float[output] || Sum(errors[output].signal, -1) == 0) continue;
+    kept.push_back(std::move(errors[output]));
   }
+  return kept;
+}
+
+double OutputError::Decibels(int left_out) const {
+  const double ratio =
+      10 * std::log10(Sum(signal, left_out) / std::max(Sum(noise, left_out), 1e-300));
+  return std::isnan(ratio) ? kLowest : std::clamp(ratio, kLowest, kHighest);
+}
+
+std::vector<double> Decibels(const OutputErrors& errors) {
+  std::vector<double> decibels;
+  for (const OutputError& error : errors) decibels.push_back(error.Decibels());
   return decibels;
 }
 
-double Mean(const std::vector<double>& decibels) {
-  if (decibels.empty()) return 0;
-  return std::accumulate(decibels.begin(), decibels.end(), 0.0) /
-         static_cast<double>(decibels.size());
+double Mean(const OutputErrors& errors) {
+  double sum = 0;
+  for (const OutputError& error : errors) sum += error.Decibels();
+  return errors.empty() ? 0 : sum / static_cast<double>(errors.size());
+}
+
+Gain GainOf(const OutputErrors& before, const OutputErrors& after) {
+  const size_t outputs = std::min(before.size(), after.size());
+  if (outputs == 0) return {};
+  const auto gain = [&](int left_out) {
+    double sum = 0;
+    for (size_t i = 0; i < outputs; ++i) {
+      sum += after[i].Decibels(left_out) - before[i].Decibels(left_out);
+    }
+    return sum / static_cast<double>(outputs);
+  };
+  Gain result{.decibels = gain(-1)};
+  const auto samples = static_cast<int>(before[0].noise.size());
+  if (samples < 2) return result;
+  double mean = 0, squares = 0;
+  for (int i = 0; i < samples; ++i) {
+    const double value = gain(i);
+    mean += value / samples;
+    squares += value * value / samples;
+  }
+  result.standard_error = std::sqrt(std::max(0.0, squares - mean * mean) * (samples - 1));
+  return result;
 }
 
 }  // namespace gq::quantize

@@ -10,17 +10,27 @@
 
 namespace gq::quantize {
 
-// Signal to noise of each float output in dB against the float model, pooled over the samples
-// (10 log10(sum r^2 / sum (r-a)^2)), held within -20 .. 60. Where an output holds few rows of a
-// Softmax, what the Softmax reads is compared instead: few probabilities near 0 and 1 say by chance
-// alone whether a model got better.
+// What one float output lost against the float model, sample by sample.
+struct OutputError {
+  std::vector<double> signal;  // sum of r^2
+  std::vector<double> noise;   // sum of (r - a)^2
+
+  // Signal to noise pooled over the samples (10 log10(sum r^2 / sum (r-a)^2)), held within
+  // -20 .. 60; without the sample `left_out`, if one is given.
+  double Decibels(int left_out = -1) const;
+};
+
+using OutputErrors = std::vector<OutputError>;
+
+// Where an output holds few rows of a Softmax, what the Softmax reads is compared instead: few
+// probabilities near 0 and 1 say by chance alone whether a model got better.
 class HeldOut {
  public:
   // Runs the float model over the samples and keeps its outputs.
   static absl::StatusOr<HeldOut> Create(const graph::Model& float_model,
                                         std::vector<Sample> samples);
 
-  absl::StatusOr<std::vector<double>> Measure(const graph::Model& candidate) const;
+  absl::StatusOr<OutputErrors> Measure(const graph::Model& candidate) const;
 
  private:
   struct Place {
@@ -36,6 +46,15 @@ class HeldOut {
   std::vector<std::vector<runtime::Tensor>> references_;  // by sample
 };
 
-double Mean(const std::vector<double>& decibels);
+std::vector<double> Decibels(const OutputErrors& errors);
+double Mean(const OutputErrors& errors);  // of the decibels
+
+// How much the mean of the decibels rose, and how far that is uncertain because of the choice of
+// samples (standard error, by leaving out one sample after the other); 0 for a single sample.
+struct Gain {
+  double decibels = 0;
+  double standard_error = 0;
+};
+Gain GainOf(const OutputErrors& before, const OutputErrors& after);
 
 }  // namespace gq::quantize

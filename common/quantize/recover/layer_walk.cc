@@ -141,10 +141,10 @@ absl::StatusOr<std::vector<RowMatrix>> WeightIntegers(const Layer& layer,
 absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
                                const FitFunction& fit) {
   graph::Model& model = state.result.model;
-  GQ_ASSIGN_OR_RETURN(const std::vector<Layer> layers, FindLayers(data.float_model, model));
+  GQ_ASSIGN_OR_RETURN(const std::vector<Layer> layers, FindLayers(state.source, model));
   const InitializerMap initializers(model);
   StagedRun quantized(model, data.inputs, data.samples);
-  StagedRun floats(data.float_model, data.inputs, data.samples);
+  StagedRun floats(state.source, data.inputs, data.samples);
   int changed = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];

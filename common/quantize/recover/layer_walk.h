@@ -9,7 +9,7 @@
 namespace gq::quantize {
 
 // `fit` sees one layer after the other: its moments over the samples of `data`, with inputs from
-// the quantized model as it then is and targets from the float model. What it returns is written
+// the quantized model as it then is and targets from state.source. What it returns is written
 // into state.result.model before the next layer is looked at; nullopt leaves the layer as it is.
 // Returns how many were changed. One pass over the samples altogether.
 using FitFunction = std::function<std::optional<LayerFit>(const Layer&, const LayerPositions&,

@@ -66,7 +66,7 @@ absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& st
   if (!Applies(state.config) || state.table.tensors.empty()) return 0;
   GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table, Observe(data, state));
   GQ_ASSIGN_OR_RETURN(const HeldOut floats, HeldOut::Create(data.float_model, data.samples));
-  GQ_ASSIGN_OR_RETURN(const std::vector<double> before, floats.Measure(state.result.model));
+  GQ_ASSIGN_OR_RETURN(const OutputErrors before, floats.Measure(state.result.model));
   GQ_ASSIGN_OR_RETURN(const auto samples, runtime::DataSet::FromSamples(data.samples, data.inputs));
   base::NullReporter quiet;
   QuantizeInputs inputs;
@@ -80,7 +80,7 @@ absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& st
     config.options.percentile = percentile;
     GQ_ASSIGN_OR_RETURN(QuantizeResult result,
                         Quantize(state.source, config, *samples, quiet, inputs));
-    GQ_ASSIGN_OR_RETURN(const std::vector<double> after, floats.Measure(result.model));
+    GQ_ASSIGN_OR_RETURN(const OutputErrors after, floats.Measure(result.model));
     if (Mean(after) <= best) continue;
     best = Mean(after);
     changed = static_cast<int>(table.tensors.size());

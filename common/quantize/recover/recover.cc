@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/graph/graph_index.h"
 #include "common/quantize/names.h"
 #include "common/quantize/recover/compensated_rounding.h"
+#include "common/quantize/recover/equalization.h"
+#include "common/quantize/recover/float_nodes.h"
+#include "common/quantize/recover/folding.h"
 #include "common/quantize/recover/held_out.h"
 #include "common/quantize/recover/range_choice.h"
 #include "common/quantize/recover/recovery_pass.h"
+#include "common/quantize/recover/smoothing.h"
 #include "common/quantize/recover/transformer_passes.h"
 
 namespace gq::quantize {
@@ -18,13 +23,11 @@ namespace {
 
 using base::StrCat;
 
-constexpr double kLeastGain = 0.05;  // dB
-
 double Seconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-std::string Decibels(double value) {
+std::string InDecibels(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f dB", value);
   return text;
@@ -34,7 +37,25 @@ bool Wants(const RecoverOptions& options, std::string_view name) {
   return std::find(options.passes.begin(), options.passes.end(), name) != options.passes.end();
 }
 
-// Samples spread over the whole set, every fourth of them to measure on.
+// An output may lose this much against the model without recovery: less than samples scatter.
+constexpr double kScatter = 0.1;  // dB
+constexpr size_t kQuickSamples = 6;
+
+// No output has lost against the model without recovery, or against what it was when it already
+// had.
+bool NoOutputSuffers(const OutputErrors& after, const OutputErrors& now,
+                     const OutputErrors& plain) {
+  for (size_t i = 0; i < after.size(); ++i) {
+    const double least = std::min(now[i].Decibels(), plain[i].Decibels()) - kScatter;
+    if (after[i].Decibels() < least) return false;
+  }
+  return true;
+}
+
+// Three of eight samples are measured on.
+bool IsHeldOut(size_t sample) { return sample % 8 == 1 || sample % 8 == 4 || sample % 8 == 6; }
+
+// Samples spread over the whole set.
 struct Split {
   std::vector<Sample> fit;
   std::vector<Sample> held_out;
@@ -50,7 +71,7 @@ absl::StatusOr<Split> ReadSamples(runtime::DataSet& data, int64_t wanted) {
   }
   Split split;
   for (size_t i = 0; i < samples.size(); ++i) {
-    (i % 4 == 3 ? split.held_out : split.fit).push_back(std::move(samples[i]));
+    (IsHeldOut(i) ? split.held_out : split.fit).push_back(std::move(samples[i]));
   }
   // A single sample has to serve for both.
   if (split.held_out.empty()) split.held_out = split.fit;
@@ -75,30 +96,37 @@ void UpdateScales(const graph::Model& model, nlohmann::json& report) {
 class Recovery {
  public:
   Recovery(const graph::Model& float_model, const RecoverOptions& options, Split split,
-           base::Reporter& reporter, const QuantizeInputs& inputs, runtime::DataSet& data)
+           HeldOut held_out, base::Reporter& reporter, const QuantizeInputs& inputs,
+           runtime::DataSet& data)
       : float_model_(float_model),
         options_(options),
         split_(std::move(split)),
+        held_out_(std::move(held_out)),
         reporter_(reporter),
         inputs_(inputs),
-        data_(data) {}
+        data_(data) {
+    const size_t count = std::min(kQuickSamples, split_.fit.size());
+    for (size_t i = 0; i < count; ++i) {
+      quick_.push_back(split_.fit[i * split_.fit.size() / count]);
+    }
+  }
 
   absl::Status Run(RecoveryState& state) {
     const auto start = std::chrono::steady_clock::now();
-    GQ_ASSIGN_OR_RETURN(const HeldOut held_out, HeldOut::Create(float_model_, split_.held_out));
-    GQ_ASSIGN_OR_RETURN(std::vector<double> now, held_out.Measure(state.result.model));
-    const double before = Mean(now);
-    reporter_.Info("Recover", StrCat("without recovery: ", Decibels(before), " on ",
+    GQ_ASSIGN_OR_RETURN(plain_, held_out_.Measure(state.result.model));
+    now_ = plain_;
+    reporter_.Info("Recover", StrCat("without recovery: ", InDecibels(Mean(plain_)), " on ",
                                      split_.held_out.size(), " samples held out"));
     nlohmann::json passes = nlohmann::json::array();
     for (const RecoveryPass* pass : RecoveryPasses()) {
       if (!Wants(options_, pass->name())) continue;
-      GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, held_out, state, now));
+      GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, state));
       passes.push_back(std::move(entry));
     }
-    state.result.report["recovery"] = {{"before_db", before},
-                                       {"after_db", Mean(now)},
-                                       {"outputs_db", now},
+    state.result.report["recovery"] = {{"before_db", Mean(plain_)},
+                                       {"after_db", Mean(now_)},
+                                       {"outputs_before_db", Decibels(plain_)},
+                                       {"outputs_db", Decibels(now_)},
                                        {"fit_samples", split_.fit.size()},
                                        {"held_out_samples", split_.held_out.size()},
                                        {"passes", std::move(passes)},
@@ -107,42 +135,93 @@ class Recovery {
   }
 
  private:
-  absl::StatusOr<nlohmann::json> Try(const RecoveryPass& pass, const HeldOut& held_out,
-                                     RecoveryState& state, std::vector<double>& now) {
+  absl::StatusOr<nlohmann::json> Try(const RecoveryPass& pass, RecoveryState& state) {
     const auto start = std::chrono::steady_clock::now();
-    RecoveryState candidate = state;
-    const RecoveryData data = {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_};
-    absl::StatusOr<int> changed = pass.Run(data, candidate);
-    if (changed.ok() && candidate.stale) {
-      if (const absl::Status status = Requantize(candidate); !status.ok()) changed = status;
-    }
     nlohmann::json entry = {{"name", pass.name()}, {"changed", 0}, {"gain_db", 0}, {"kept", false}};
-    if (!changed.ok()) {
-      if (base::GetReason(changed.status()) == base::Reason::kCancelled) return changed.status();
-      reporter_.Warn(
-          "Recover",
-          StrCat(pass.name(), " was left out: ", base::FromAbsl(changed.status().message())));
-      entry["error"] = std::string(base::FromAbsl(changed.status().message()));
-      return entry;
-    }
-    double gain = 0;
-    if (*changed > 0) {
-      GQ_ASSIGN_OR_RETURN(std::vector<double> after, held_out.Measure(candidate.result.model));
-      gain = Mean(after) - Mean(now);
-      if (gain >= kLeastGain) {
-        state = std::move(candidate);
-        now = std::move(after);
-        entry["kept"] = true;
+    std::optional<RecoveryState> best;
+    Judgement judgement;
+    for (int variant = 0; variant < pass.variants(); ++variant) {
+      RecoveryState candidate = state;
+      absl::StatusOr<int> changed = pass.Run(Data(variant), candidate);
+      if (changed.ok() && candidate.stale) {
+        if (const absl::Status status = Requantize(candidate); !status.ok()) changed = status;
       }
+      if (!changed.ok()) {
+        if (base::GetReason(changed.status()) == base::Reason::kCancelled) return changed.status();
+        const std::string why(base::FromAbsl(changed.status().message()));
+        reporter_.Warn("Recover", StrCat(pass.name(), " was left out: ", why));
+        entry["error"] = why;
+        return entry;
+      }
+      if (*changed == 0) continue;
+      GQ_ASSIGN_OR_RETURN(Judgement judged, Judge(pass, state, candidate));
+      const bool better =
+          judged.kept == judgement.kept ? judged.gain > judgement.gain : judged.kept;
+      if (entry["changed"] != 0 && !better) continue;
+      entry["changed"] = *changed;
+      judgement = std::move(judged);
+      best = std::move(candidate);
     }
-    entry["changed"] = *changed;
-    entry["gain_db"] = gain;
+    if (judgement.kept) {
+      state = *std::move(best);
+      now_ = std::move(judgement.after);
+      now_rounded_ = std::move(judgement.rounded);
+    }
+    entry["gain_db"] = judgement.gain;
+    entry["standard_error_db"] = judgement.standard_error;
+    entry["kept"] = judgement.kept;
     entry["seconds"] = Seconds(start);
     reporter_.Info("Recover",
-                   StrCat(pass.name(), ": ", *changed, " changed, ", Decibels(gain),
-                          *changed == 0 ? "" : (gain >= kLeastGain ? ", kept" : ", not kept"), " (",
-                          static_cast<int>(Seconds(start) * 1000), " ms)"));
+                   StrCat(pass.name(), ": ", entry["changed"].get<int>(), " changed",
+                          entry["changed"] == 0 ? ""
+                                                : StrCat(", ", InDecibels(judgement.gain),
+                                                         judgement.kept ? ", kept" : ", not kept"),
+                          " (", static_cast<int>(Seconds(start) * 1000), " ms)"));
     return entry;
+  }
+
+  struct Judgement {
+    double gain = 0, standard_error = 0;
+    bool kept = false;
+    OutputErrors after, rounded;  // as now_ and now_rounded_
+  };
+
+  absl::StatusOr<Judgement> Judge(const RecoveryPass& pass, const RecoveryState& state,
+                                  const RecoveryState& candidate) {
+    const bool behind =
+        pass.JudgedBehindRounding() && Wants(options_, CompensatedRounding().name());
+    Judgement judgement;
+    GQ_ASSIGN_OR_RETURN(judgement.after, held_out_.Measure(candidate.result.model));
+    if (behind) {
+      if (now_rounded_.empty()) {
+        GQ_ASSIGN_OR_RETURN(now_rounded_, MeasureBehindRounding(state));
+      }
+      GQ_ASSIGN_OR_RETURN(judgement.rounded, MeasureBehindRounding(candidate));
+    }
+    const OutputErrors& before = behind ? now_rounded_ : now_;
+    const OutputErrors& after = behind ? judgement.rounded : judgement.after;
+    const Gain gain = GainOf(before, after);
+    judgement.gain = gain.decibels;
+    judgement.standard_error = gain.standard_error;
+    judgement.kept = gain.decibels >= std::max(pass.least_gain(), gain.standard_error) &&
+                     NoOutputSuffers(after, before, plain_);
+    return judgement;
+  }
+
+  // What the outputs would be after a rounding that learns from few samples.
+  absl::StatusOr<OutputErrors> MeasureBehindRounding(const RecoveryState& state) {
+    RecoveryState copy = state;
+    base::NullReporter quiet;
+    const RecoveryData data = {float_model_, data_.inputs(), quick_, inputs_.origin, quiet};
+    GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, copy).status());
+    if (reporter_.Cancelled()) {
+      return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
+    }
+    return held_out_.Measure(copy.result.model);
+  }
+
+  RecoveryData Data(int variant) const {
+    return {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_, variant};
   }
 
   absl::Status Requantize(RecoveryState& state) {
@@ -158,9 +237,14 @@ class Recovery {
   const graph::Model& float_model_;
   const RecoverOptions& options_;
   const Split split_;
+  std::vector<Sample> quick_;  // some of split_.fit
+  const HeldOut held_out_;
   base::Reporter& reporter_;
   const QuantizeInputs& inputs_;
   runtime::DataSet& data_;
+  // Of the outputs in dB: without recovery, as they are, and as a quick rounding would leave them
+  // (empty until somebody asks).
+  OutputErrors plain_, now_, now_rounded_;
 };
 
 }  // namespace
@@ -171,7 +255,13 @@ std::span<const RecoveryPass* const> RecoveryPasses() {
   static const FloatResiduals kResiduals;
   static const BiasCorrection kBias;
   static const CompensatedRounding kRounding;
-  static const RecoveryPass* const kPasses[] = {&kMasks, &kRanges, &kResiduals, &kRounding, &kBias};
+  static const FoldActivations kFolding;
+  static const FloatFunctions kFunctions;
+  static const SmoothChannels kSmooth;
+  static const EqualizeChannels kEqualize;
+  static const RecoveryPass* const kPasses[] = {&kFolding,   &kMasks,     &kRanges,
+                                                &kResiduals, &kFunctions, &kSmooth,
+                                                &kEqualize,  &kRounding,  &kBias};
   return kPasses;
 }
 
@@ -208,7 +298,9 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
                       .config = config,
                       .table = std::move(table),
                       .result = std::move(plain)};
-  Recovery recovery(float_model, options, std::move(split), reporter, inputs, data);
+  GQ_ASSIGN_OR_RETURN(HeldOut held_out, HeldOut::Create(float_model, split.held_out));
+  Recovery recovery(float_model, options, std::move(split), std::move(held_out), reporter, inputs,
+                    data);
   GQ_RETURN_IF_ERROR(recovery.Run(state));
   state.result.table = std::move(state.table);
   state.result.model.CompactStore();

@@ -14,8 +14,8 @@ namespace gq::quantize {
 struct RecoverOptions {
   // Names of passes that may run; they run in the order of RecoveryPasses().
   std::vector<std::string> passes;
-  // At most this many samples are used: three quarters to fit on, the rest to measure gains.
-  int64_t max_samples = 24;
+  // At most this many samples are used: five eighths to fit on, the rest to measure gains.
+  int64_t max_samples = 32;
   // Bytes that the tensors between two layers may take; fewer samples are used when they are large.
   int64_t max_bytes = int64_t{1} << 30;
 };
@@ -24,11 +24,12 @@ struct RecoverOptions {
 // are.
 absl::StatusOr<RecoverOptions> ParseRecover(std::string_view text);
 
-// As Quantize, then the passes. Each is kept only when it raises the mean signal-to-noise ratio
-// over the outputs, measured on calibration samples that no pass fits on. The report gets
-// "recovery": {"before_db", "after_db", "fit_samples", "held_out_samples", "passes": [{"name",
-// "changed", "gain_db", "kept", "seconds"}], "seconds"}. Deterministic. Errors as Quantize's; a
-// pass that fails is left out with a warning.
+// As Quantize, then the passes. Each is kept only when, on calibration samples that no pass fits
+// on, it raises the mean signal-to-noise ratio over the outputs by more than chance explains, and
+// no output loses against the model without recovery. The report gets "recovery": {"before_db",
+// "after_db", "outputs_before_db", "outputs_db", "fit_samples", "held_out_samples", "passes":
+// [{"name", "changed", "gain_db", "standard_error_db", "kept", "seconds"}], "seconds"}.
+// Deterministic. Errors as Quantize's; a pass that fails is left out with a warning.
 absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
     const graph::Model& float_model, const QuantizeConfig& config, const RecoverOptions& options,
     runtime::DataSet& data, base::Reporter& reporter, const QuantizeInputs& inputs = {});

@@ -19,12 +19,15 @@ struct RecoveryData {
   const std::vector<Sample>& samples;  // to fit on; the gain is measured on others
   const ModelOrigin* origin;           // null where names are those of float_model
   base::Reporter& reporter;
+  int variant = 0;  // which of a pass's variants to run
 };
 
 // Where recovery stands. A pass changes the quantized model itself, or what it is made from; then
 // it sets `stale` and the model is made anew from the same calibration.
 struct RecoveryState {
-  graph::Model source;  // the float model that is quantized: RecoveryData::float_model, edited
+  // The float model that is quantized: RecoveryData::float_model, edited so that its outputs stay
+  // what they are to float precision. Layers aim at its tensors.
+  graph::Model source;
   QuantizeConfig config;
   calibrate::CalibrationTable table;
   QuantizeResult result;
@@ -40,6 +43,14 @@ class RecoveryPass {
   virtual std::string_view name() const = 0;
   // Returns how much was changed (layers, tensors or nodes); 0 leaves the state as it was.
   virtual absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const = 0;
+
+  // True for a pass that gives the weights other things to do: what it is worth shows only behind
+  // "rounding", so it is judged behind a quick run of it.
+  virtual bool JudgedBehindRounding() const { return false; }
+  // Ways in which the pass can run; the best one counts.
+  virtual int variants() const { return 1; }
+  // Decibels below which the pass is not worth what it costs.
+  virtual double least_gain() const { return 0.05; }
 };
 
 // All passes in the order in which they run.

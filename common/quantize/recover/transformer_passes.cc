@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/graph/analysis.h"
 #include "common/graph/graph_index.h"
+#include "common/quantize/recover/float_nodes.h"
 
 namespace gq::quantize {
 namespace {
@@ -61,22 +62,11 @@ float LargestScore(const std::vector<const onnx::NodeProto*>& ways,
   return largest;
 }
 
-// The node of the user's model whose work `node` does now; `node` itself without an origin.
-std::string UsersName(const std::string& node, const ModelOrigin* origin) {
-  if (origin == nullptr) return node;
-  for (const auto& candidate : origin->graph->node()) {
-    if (candidate.name() == node && !origin->renamed_nodes.contains(node)) return node;
-  }
-  for (const auto& [before, now] : origin->renamed_nodes) {
-    if (now == node) return before;
-  }
-  return "";
-}
-
 }  // namespace
 
-absl::StatusOr<int> MaskConstants::Run(const RecoveryData& data, RecoveryState& state) const {
-  const graph::GraphIndex index(data.float_model.graph());
+absl::StatusOr<int> MaskConstants::Run(const RecoveryData&, RecoveryState& state) const {
+  const graph::Model before = state.source;
+  const graph::GraphIndex index(before.graph());
   int changed = 0;
   for (auto& tensor : *state.source.mutable_graph()->mutable_initializer()) {
     if (tensor.data_type() != onnx::TensorProto::FLOAT) continue;
@@ -102,20 +92,13 @@ absl::StatusOr<int> MaskConstants::Run(const RecoveryData& data, RecoveryState& 
 }
 
 absl::StatusOr<int> FloatResiduals::Run(const RecoveryData& data, RecoveryState& state) const {
-  const onnx::GraphProto& graph = data.float_model.graph();
+  const onnx::GraphProto& graph = state.source.graph();
   if (graph::AttentionNodes(graph).empty()) return 0;
   std::vector<std::string> nodes = graph::ResidualAdds(graph);
   for (const auto& node : graph.node()) {
     if (node.op_type() == "LayerNormalization") nodes.push_back(node.name());
   }
-  int changed = 0;
-  for (const std::string& node : nodes) {
-    const std::string name = UsersName(node, data.origin);
-    auto& exclude = state.config.exclude;
-    if (name.empty() || std::find(exclude.begin(), exclude.end(), name) != exclude.end()) continue;
-    exclude.push_back(name);
-    ++changed;
-  }
+  const int changed = KeepFloat(nodes, data, state);
   state.stale = changed > 0;
   return changed;
 }
