@@ -26,8 +26,12 @@ struct Dense {
 
 class DynamicWriter {
  public:
+  // Layers that fall back from int4 blocks to 8 bits have one scale a channel.
   explicit DynamicWriter(QuantizeContext& context)
-      : context_(context), graph_(context.model.mutable_graph()) {}
+      : context_(context),
+        graph_(context.model.mutable_graph()),
+        per_channel_(context.settings.per_channel ||
+                     context.config.dynamic == DynamicForm::kInt4Blocks) {}
 
   absl::Status Run() {
     const auto& source = context_.float_model.graph();
@@ -187,7 +191,7 @@ class DynamicWriter {
 
   void WriteMatMulInteger(const onnx::NodeProto& node, const std::string& input,
                           const Dense& product, const std::string& output) {
-    const int axis = context_.settings.per_channel && product.dims.size() == 2 ? 1 : -1;
+    const int axis = per_channel_ && product.dims.size() == 2 ? 1 : -1;
     QuantizedTensor tensor =
         Weight(node.input(1), product.weight, product.dims, axis, TensorProto::INT8);
     std::vector<float> scales;
@@ -237,7 +241,7 @@ class DynamicWriter {
   absl::Status WriteConv(const onnx::NodeProto& node, const TensorProto& weight) {
     GQ_ASSIGN_OR_RETURN(const TensorView view, context_.float_model.Data(weight));
     const auto values = view.As<float>();
-    const int axis = context_.settings.per_channel ? 0 : -1;
+    const int axis = per_channel_ ? 0 : -1;
     QuantizedTensor tensor = Weight(node.input(1), values, view.dims(), axis, TensorProto::INT8);
     TensorView data = QuantizeTensor(values, view.dims(), axis, tensor.params);
     // The same steps around 128.
@@ -359,6 +363,7 @@ class DynamicWriter {
 
   QuantizeContext& context_;
   onnx::GraphProto* graph_;
+  const bool per_channel_;
   std::vector<onnx::NodeProto>* nodes_ = nullptr;
   absl::flat_hash_map<std::string, Dynamic> dynamic_;
   // Table of rows -> its integers and scales.

@@ -100,10 +100,12 @@ absl::StatusOr<HeadAndTail> FindHeadAndTail(const onnx::GraphProto& graph, int h
                        " at the head and ", tail, " at the tail need at least ", head + tail + 1),
           "Lower --head or --tail, or choose another configuration.");
     }
-    // Behind the last layer of the head its activation does not belong to the head any more.
+    // What lies behind the last layer of the head, or before the first of the tail, is neither.
     if (before.least < head || (before.least == head && own == 1))
       found.head.push_back(node.name());
-    if (behind.least <= tail) found.tail.push_back(node.name());
+    if (behind.least < tail || (behind.least == tail && own == 1)) {
+      found.tail.push_back(node.name());
+    }
   }
   return found;
 }

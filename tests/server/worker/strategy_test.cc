@@ -1,6 +1,7 @@
 #include "server/worker/steps/strategy.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,129 @@ TEST(StrategyTest, ShapesAreReadByInput) {
     wrong.add_input_shape(bad);
     EXPECT_EQ(base::GetReason(PinnedShapes(wrong).status()), Reason::kInvalidFlag) << bad;
   }
+}
+
+// Five layers in a row; n0, n2, n4, n6 and n8 are MatMul.
+graph::Model Chain() {
+  return Parse(
+      "g (float[1,2] x) => (float[1,2] y) <float[2,2] w = {1, 2, 3, 4}> "
+      "{ a = MatMul(x, w) b = Relu(a) c = MatMul(b, w) d = Relu(c) e = MatMul(d, w) f = Relu(e) "
+      "h = MatMul(f, w) i = Relu(h) y = MatMul(i, w) }");
+}
+
+TEST(MixedLayersTest, NamedLayersStayInBfloat16) {
+  JobSpec spec;
+  spec.set_scheme("vint8+bf16");
+  spec.add_fp_nodes("n2");
+  spec.add_fp_op_types("Relu");
+  const auto strategy = Choose(spec, Chain());
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(strategy->config.scheme, "vint8+bf16");
+  EXPECT_EQ(strategy->config.float_precision, "bf16");
+  EXPECT_THAT(strategy->config.exclude, ElementsAre("n2", "n1", "n3", "n5", "n7"));
+  EXPECT_THAT(strategy->sentences, Contains(HasSubstr("in BF16 on request: n2, n1")));
+}
+
+TEST(MixedLayersTest, TheCastFormOverridesLayers) {
+  JobSpec spec;
+  spec.add_fp_nodes("n2");
+  spec.set_fp_precision("fp16");
+  spec.set_mixed_form("cast");
+  const auto strategy = Choose(spec, Chain());
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(strategy->config.scheme, "vint8+fp16");
+  EXPECT_EQ(strategy->config.float_precision, "");
+  EXPECT_THAT(strategy->config.exclude, ElementsAre());
+  ASSERT_EQ(strategy->config.overrides.size(), 1u);
+  EXPECT_THAT(strategy->config.overrides[0].targets, ElementsAre("n2"));
+  EXPECT_EQ(strategy->config.overrides[0].layer.weight->type, onnx::TensorProto::FLOAT16);
+  EXPECT_EQ(strategy->config.options.enable_dual_quant_node_pairs, true);
+}
+
+TEST(MixedLayersTest, HeadAndTailAreCountedOnTheOptimizedModel) {
+  const graph::Model model = Chain();
+  JobSpec spec;
+  spec.set_config_name("vint8_bf16_head_tail");
+  const auto early = Choose(spec, model);
+  ASSERT_TRUE(early.ok()) << early.status();
+  EXPECT_THAT(early->config.exclude, ElementsAre());
+  const auto both = ChooseStrategy(spec, model, graph::TaskType::kRegression, &model);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_THAT(both->config.exclude, ElementsAre("n0", "n8"));
+  spec.set_head(2);
+  const auto longer = ChooseStrategy(spec, model, graph::TaskType::kRegression, &model);
+  ASSERT_TRUE(longer.ok()) << longer.status();
+  EXPECT_THAT(longer->config.exclude, ElementsAre("n0", "n1", "n2", "n8"));
+  spec.set_tail(3);
+  const auto refused = ChooseStrategy(spec, model, graph::TaskType::kRegression, &model);
+  EXPECT_EQ(base::GetReason(refused.status()), Reason::kConfigInvalid);
+}
+
+TEST(MixedLayersTest, ContradictionsAreRefused) {
+  const auto reason = [](const std::function<void(JobSpec&)>& change) {
+    JobSpec spec;
+    change(spec);
+    return base::GetReason(Choose(spec, Chain()).status());
+  };
+  EXPECT_EQ(reason([](JobSpec& spec) {
+              spec.set_scheme("vint8+bf16");
+              spec.set_fp_precision("fp16");
+              spec.add_fp_nodes("n2");
+            }),
+            Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) {
+              spec.set_scheme("W8-A8");
+              spec.add_fp_nodes("n2");
+            }),
+            Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) {
+              spec.set_scheme("bf16");
+              spec.add_fp_op_types("MatMul");
+            }),
+            Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) { spec.set_head(2); }), Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) { spec.set_mixed_form("cast"); }), Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) { spec.set_fp_precision("bf16"); }), Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) { spec.add_fp_op_types("LSTM"); }), Reason::kPatternUnmatched);
+  EXPECT_EQ(reason([](JobSpec& spec) {
+              spec.set_device("xnnpack-cpu");
+              spec.add_fp_nodes("n2");
+            }),
+            Reason::kInvalidFlag);
+  EXPECT_EQ(reason([](JobSpec& spec) {
+              spec.set_device("stx");
+              spec.add_fp_nodes("n2");
+              spec.set_fp_precision("fp16");
+            }),
+            Reason::kSchemeIllegal);
+}
+
+TEST(SchemesTest, EveryDeviceNamesWhatItTakes) {
+  JobSpec spec;
+  spec.set_device("ethos-u55");
+  spec.set_scheme("W8-A8_dynamic");
+  const auto strategy = Choose(spec);
+  EXPECT_EQ(base::GetReason(strategy.status()), Reason::kSchemeIllegal);
+  EXPECT_THAT(base::GetHint(strategy.status()), HasSubstr("W8-A8, W8-A16"));
+}
+
+TEST(SchemesTest, ACalibrationMethodWithoutRangesIsRefused) {
+  for (const char* scheme : {"bf16", "fp16", "W8-A8_dynamic", "W4-A8_dynamic"}) {
+    JobSpec spec;
+    spec.set_scheme(scheme);
+    ASSERT_TRUE(Choose(spec).ok()) << scheme;
+    EXPECT_TRUE(Choose(spec)->recover.passes.empty()) << scheme;
+    spec.set_calibration_method("minmax");
+    EXPECT_EQ(base::GetReason(Choose(spec).status()), Reason::kInvalidFlag) << scheme;
+  }
+}
+
+TEST(SchemesTest, RangesThatWereAskedForAreNotChosenAgain) {
+  JobSpec spec;
+  spec.set_scheme("W8-A8");
+  EXPECT_THAT(Choose(spec)->recover.passes, Contains("ranges"));
+  spec.set_calibration_method("percentile:99.99");
+  EXPECT_THAT(Choose(spec)->recover.passes, Not(Contains("ranges")));
 }
 
 }  // namespace
