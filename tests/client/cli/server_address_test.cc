@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "gtest/gtest.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::cli {
 namespace {
@@ -14,18 +15,17 @@ namespace fs = std::filesystem;
 
 class ChooseServerTest : public testing::Test {
  protected:
-  ChooseServerTest() : home_(fs::path(testing::TempDir()) / "choose_server_home") {
-    fs::remove_all(home_);
+  ChooseServerTest() {
     fs::create_directories(home_ / ".config/gq");
     environment_.home = home_.string();
   }
-  ~ChooseServerTest() override { fs::remove_all(home_); }
 
   void WriteContexts(const std::string& text) {
     std::ofstream(home_ / ".config/gq/config.yaml") << text;
   }
 
-  fs::path home_;
+  tests::TemporaryFolder temporary_;
+  const fs::path home_ = temporary_.path();
   Environment environment_;
 };
 

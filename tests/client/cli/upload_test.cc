@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::cli {
 namespace {
@@ -21,15 +22,13 @@ using testing::HasSubstr;
 
 class UploadTest : public testing::Test {
  protected:
-  UploadTest() : folder_(fs::path(testing::TempDir()) / "upload_test") {
-    fs::remove_all(folder_);
+  UploadTest() {
     fs::create_directories(folder_ / "empty");
     fs::create_directories(folder_ / "data");
     for (const char* name : {"data/b.npz", "data/a.npy", "data/notes.txt", "model.onnx"}) {
       std::ofstream(folder_ / name) << "x";
     }
   }
-  ~UploadTest() override { fs::remove_all(folder_); }
 
   absl::StatusOr<std::vector<fs::path>> Expand(std::vector<std::string> names) {
     for (std::string& name : names) {
@@ -38,7 +37,8 @@ class UploadTest : public testing::Test {
     return ExpandDataPaths("calibration-data", names);
   }
 
-  fs::path folder_;
+  tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(UploadTest, AFolderStandsForItsDataFilesSortedByName) {
