@@ -6,9 +6,9 @@ namespace gq::quantize {
 
 absl::StatusOr<int> CompensatedRounding::Run(const RecoveryData& data, RecoveryState& state) const {
   return WalkLayers(data, state,
-                    [](const Layer& layer, const LayerPositions& positions,
-                       const LayerMoments& moments) -> std::optional<LayerFit> {
-                      return FitLayer(layer, positions, moments);
+                    [&data](const Layer& layer, const LayerPositions& positions,
+                            const LayerMoments& moments) -> std::optional<LayerFit> {
+                      return FitLayer(layer, positions, moments, data.quick);
                     });
 }
 

@@ -112,6 +112,7 @@ class Equalizer {
     state_.source.CompactStore();
     state_.table = {};
     state_.stale = true;
+    state_.rewritten = true;
     return static_cast<int>(exponents.size());
   }
 

@@ -259,6 +259,7 @@ absl::StatusOr<int> FoldActivations::Run(const RecoveryData& data, RecoveryState
   state.source.CompactStore();
   state.table = {};  // tensors of the same name hold other values now
   state.stale = true;
+  state.rewritten = true;
   return changed;
 }
 

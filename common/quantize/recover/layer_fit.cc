@@ -31,12 +31,14 @@ double Power(int exponent) { return std::ldexp(1.0, exponent); }
 
 class Fitter {
  public:
-  Fitter(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments)
+  Fitter(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
+         bool quick = false)
       : layer_(layer),
         positions_(positions),
         seen_(moments),
         floats_(ToMatrices(layer.shape, layer.float_weight)),
-        has_bias_(positions.bias_bits != 0) {
+        has_bias_(positions.bias_bits != 0),
+        quick_(quick) {
     for (size_t group = 0; group < moments.fit.size(); ++group) {
       all_.push_back(moments.fit[group]);
       all_.back().Add(moments.check[group]);
@@ -148,7 +150,7 @@ class Fitter {
       }
     };
     consider(Scales(), kMiddleRidge);
-    if (layer_.shape.inputs > kManyColumns) return best;
+    if (quick_ || layer_.shape.inputs > kManyColumns) return best;
     const double scale = best.first;
     for (const double ridge : kOtherRidges) consider({scale}, ridge);
     return best;
@@ -214,13 +216,14 @@ class Fitter {
   std::vector<Moments> all_;
   std::vector<RowMatrix> floats_;
   bool has_bias_;
+  bool quick_;
 };
 
 }  // namespace
 
-LayerFit FitLayer(const Layer& layer, const LayerPositions& positions,
-                  const LayerMoments& moments) {
-  return Fitter(layer, positions, moments).Run();
+LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
+                  bool quick) {
+  return Fitter(layer, positions, moments, quick).Run();
 }
 
 LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,

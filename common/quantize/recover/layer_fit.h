@@ -38,7 +38,9 @@ struct LayerMoments {
 
 // Best weights and bias. Scale and strength of the fit are those that leave the least error on the
 // samples of `check`, plain rounding among them; the weights are then fitted to all samples.
-LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments);
+// `quick`: with one strength for all.
+LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
+                  bool quick = false);
 
 // Weights stay; `weights` are their integers.
 LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kPositions = 400;  // a sample, up to five times as many where they are cheap
 constexpr int64_t kProducts = int64_t{1} << 27;
-constexpr int64_t kMaxInputs = 4700;  // K; the moments of more do not fit into the time
+constexpr int64_t kQuickInputs = 640;  // K; layers of more are left as they are where time counts
+constexpr int64_t kMaxInputs = 4700;   // K; the moments of more do not fit into the time
 
 std::optional<int> PositionOf(const InitializerMap& initializers, const std::string& scale_name) {
   if (scale_name.empty()) return std::nullopt;
@@ -151,7 +152,7 @@ absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
     if (data.reporter.Cancelled()) {
       return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
     }
-    if (layer.shape.inputs > kMaxInputs) continue;
+    if (layer.shape.inputs > (data.quick ? kQuickInputs : kMaxInputs)) continue;
     GQ_ASSIGN_OR_RETURN(const auto inputs, quantized.Compute(layer.input));
     GQ_ASSIGN_OR_RETURN(const auto targets, floats.Compute(layer.float_output));
     GQ_ASSIGN_OR_RETURN(auto moments, Collect(layer.shape, inputs, targets));

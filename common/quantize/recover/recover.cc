@@ -15,6 +15,9 @@
 #include "common/quantize/recover/held_out.h"
 #include "common/quantize/recover/range_choice.h"
 #include "common/quantize/recover/recovery_pass.h"
+#include "common/quantize/recover/recovery_samples.h"
+#include "common/quantize/recover/recovery_source.h"
+#include "common/quantize/recover/rescaled.h"
 #include "common/quantize/recover/smoothing.h"
 #include "common/quantize/recover/transformer_passes.h"
 
@@ -52,32 +55,6 @@ bool NoOutputSuffers(const OutputErrors& after, const OutputErrors& now,
   return true;
 }
 
-// Three of eight samples are measured on.
-bool IsHeldOut(size_t sample) { return sample % 8 == 1 || sample % 8 == 4 || sample % 8 == 6; }
-
-// Samples spread over the whole set.
-struct Split {
-  std::vector<Sample> fit;
-  std::vector<Sample> held_out;
-};
-
-absl::StatusOr<Split> ReadSamples(runtime::DataSet& data, int64_t wanted) {
-  const int64_t count = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, data.size()));
-  std::vector<Sample> samples;
-  for (int64_t i = 0; i < count; ++i) {
-    Sample sample;
-    GQ_ASSIGN_OR_RETURN(const auto read, data.Read(i * data.size() / count, &sample));
-    if (read == runtime::DataSet::ReadResult::kSample) samples.push_back(std::move(sample));
-  }
-  Split split;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    (IsHeldOut(i) ? split.held_out : split.fit).push_back(std::move(samples[i]));
-  }
-  // A single sample has to serve for both.
-  if (split.held_out.empty()) split.held_out = split.fit;
-  return split;
-}
-
 // Scales of weights and biases as the passes left them.
 void UpdateScales(const graph::Model& model, nlohmann::json& report) {
   const graph::GraphIndex index(model.graph());
@@ -95,7 +72,7 @@ void UpdateScales(const graph::Model& model, nlohmann::json& report) {
 
 class Recovery {
  public:
-  Recovery(const graph::Model& float_model, const RecoverOptions& options, Split split,
+  Recovery(const graph::Model& float_model, const RecoverOptions& options, SampleSplit split,
            HeldOut held_out, base::Reporter& reporter, const QuantizeInputs& inputs,
            runtime::DataSet& data)
       : float_model_(float_model),
@@ -134,6 +111,15 @@ class Recovery {
     return absl::OkStatus();
   }
 
+  // Tells in the model what can no longer be compared with the float model by name.
+  absl::Status NoteRescaled(RecoveryState& state) const {
+    if (!state.rewritten) return absl::OkStatus();
+    GQ_ASSIGN_OR_RETURN(const auto names,
+                        RescaledTensors(float_model_, state.source, split_.fit.front()));
+    WriteRescaled(names, &state.result.model);
+    return absl::OkStatus();
+  }
+
  private:
   absl::StatusOr<nlohmann::json> Try(const RecoveryPass& pass, RecoveryState& state) {
     const auto start = std::chrono::steady_clock::now();
@@ -144,7 +130,8 @@ class Recovery {
       RecoveryState candidate = state;
       absl::StatusOr<int> changed = pass.Run(Data(variant), candidate);
       if (changed.ok() && candidate.stale) {
-        if (const absl::Status status = Requantize(candidate); !status.ok()) changed = status;
+        const absl::Status status = Requantize(inputs_, data_, reporter_, candidate);
+        if (!status.ok()) changed = status;
       }
       if (!changed.ok()) {
         if (base::GetReason(changed.status()) == base::Reason::kCancelled) return changed.status();
@@ -198,8 +185,12 @@ class Recovery {
       }
       GQ_ASSIGN_OR_RETURN(judgement.rounded, MeasureBehindRounding(candidate));
     }
-    const OutputErrors& before = behind ? now_rounded_ : now_;
-    const OutputErrors& after = behind ? judgement.rounded : judgement.after;
+    // "rounding" will not be kept where it does harm.
+    const auto better = [behind](const OutputErrors& plain, const OutputErrors& rounded) {
+      return behind && Mean(rounded) > Mean(plain) ? &rounded : &plain;
+    };
+    const OutputErrors& before = *better(now_, now_rounded_);
+    const OutputErrors& after = *better(judgement.after, judgement.rounded);
     const Gain gain = GainOf(before, after);
     judgement.gain = gain.decibels;
     judgement.standard_error = gain.standard_error;
@@ -212,7 +203,8 @@ class Recovery {
   absl::StatusOr<OutputErrors> MeasureBehindRounding(const RecoveryState& state) {
     RecoveryState copy = state;
     base::NullReporter quiet;
-    const RecoveryData data = {float_model_, data_.inputs(), quick_, inputs_.origin, quiet};
+    RecoveryData data = {float_model_, data_.inputs(), quick_, inputs_.origin, quiet};
+    data.quick = true;
     GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, copy).status());
     if (reporter_.Cancelled()) {
       return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
@@ -224,19 +216,9 @@ class Recovery {
     return {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_, variant};
   }
 
-  absl::Status Requantize(RecoveryState& state) {
-    QuantizeInputs inputs = inputs_;
-    inputs.table = state.table.tensors.empty() ? nullptr : &state.table;
-    GQ_ASSIGN_OR_RETURN(state.result,
-                        Quantize(state.source, state.config, data_, reporter_, inputs));
-    state.table = state.result.table;
-    state.stale = false;
-    return absl::OkStatus();
-  }
-
   const graph::Model& float_model_;
   const RecoverOptions& options_;
-  const Split split_;
+  const SampleSplit split_;
   std::vector<Sample> quick_;  // some of split_.fit
   const HeldOut held_out_;
   base::Reporter& reporter_;
@@ -288,11 +270,20 @@ absl::StatusOr<RecoverOptions> ParseRecover(std::string_view text) {
 absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
     const graph::Model& float_model, const QuantizeConfig& config, const RecoverOptions& options,
     runtime::DataSet& data, base::Reporter& reporter, const QuantizeInputs& inputs) {
+  RecoverySource source;
+  return QuantizeWithRecovery(float_model, config, options, data, reporter, inputs, &source);
+}
+
+absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
+    const graph::Model& float_model, const QuantizeConfig& config, const RecoverOptions& options,
+    runtime::DataSet& data, base::Reporter& reporter, const QuantizeInputs& inputs,
+    RecoverySource* source) {
+  *source = {float_model, config};
   GQ_ASSIGN_OR_RETURN(QuantizeResult plain, Quantize(float_model, config, data, reporter, inputs));
   if (options.passes.empty() || data.random()) return plain;
   const int64_t sample_bytes = std::max<int64_t>(1, 2 * PeakLiveBytes(float_model));
   const int64_t fitting = std::max<int64_t>(2, options.max_bytes / sample_bytes);
-  GQ_ASSIGN_OR_RETURN(Split split, ReadSamples(data, std::min(options.max_samples, fitting)));
+  GQ_ASSIGN_OR_RETURN(SampleSplit split, ReadSamples(data, std::min(options.max_samples, fitting)));
   auto table = plain.table;
   RecoveryState state{.source = float_model,
                       .config = config,
@@ -302,9 +293,11 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
   Recovery recovery(float_model, options, std::move(split), std::move(held_out), reporter, inputs,
                     data);
   GQ_RETURN_IF_ERROR(recovery.Run(state));
+  GQ_RETURN_IF_ERROR(recovery.NoteRescaled(state));
   state.result.table = std::move(state.table);
   state.result.model.CompactStore();
   UpdateScales(state.result.model, state.result.report);
+  *source = {std::move(state.source), std::move(state.config)};
   return std::move(state.result);
 }
 

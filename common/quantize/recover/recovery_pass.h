@@ -19,7 +19,8 @@ struct RecoveryData {
   const std::vector<Sample>& samples;  // to fit on; the gain is measured on others
   const ModelOrigin* origin;           // null where names are those of float_model
   base::Reporter& reporter;
-  int variant = 0;  // which of a pass's variants to run
+  int variant = 0;     // which of a pass's variants to run
+  bool quick = false;  // an estimate will do
 };
 
 // Where recovery stands. A pass changes the quantized model itself, or what it is made from; then
@@ -32,6 +33,8 @@ struct RecoveryState {
   calibrate::CalibrationTable table;
   QuantizeResult result;
   bool stale = false;
+  bool rewritten =
+      false;  // tensors of `source` hold other values than in RecoveryData::float_model
 };
 
 // Stateless; one instance serves every quantization.

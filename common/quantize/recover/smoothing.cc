@@ -82,6 +82,7 @@ class Smoother {
     KeepFloat(added_, data_, state_);
     state_.table = {};
     state_.stale = true;
+    state_.rewritten = true;
     return changed;
   }
 

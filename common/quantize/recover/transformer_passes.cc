@@ -87,6 +87,7 @@ absl::StatusOr<int> MaskConstants::Run(const RecoveryData&, RecoveryState& state
   if (changed > 0) {
     state.table = {};  // ranges behind the mask are others now
     state.stale = true;
+    state.rewritten = true;
   }
   return changed;
 }
