@@ -74,7 +74,8 @@ class ConfigReader {
     if (!list.IsSequence()) return Bad(list, "boards: expected a list");
     boards.clear();
     for (const YAML::Node& entry : list) {
-      if (!entry.IsMap()) return Bad(entry, "boards: expected name, device, backend, tags");
+      if (!entry.IsMap())
+        return Bad(entry, "boards: expected name, device, backend, tags, options");
       BoardSpec board;
       board.backend.clear();
       for (const auto& field : entry) {
@@ -90,8 +91,11 @@ class ConfigReader {
           GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.fault));
         } else if (key == "tags") {
           GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", board.tags));
+        } else if (key == "options") {
+          GQ_RETURN_IF_ERROR(Get(value, key, "keys with texts", board.options));
         } else {
-          return UnknownKey(field.first, key, {"name", "device", "backend", "tags", "fault"});
+          return UnknownKey(field.first, key,
+                            {"name", "device", "backend", "tags", "options", "fault"});
         }
       }
       boards.push_back(std::move(board));
@@ -165,9 +169,9 @@ absl::Status CompleteConfig(AgentConfig& config) {
   if (config.name.empty()) config.name = HostName();
   if (config.boards.empty() && config.backend == "sim") config.sim_boards = true;
   if (config.sim_boards) {
-    config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, ""});
-    config.boards.push_back({"ethos-u-sim", "ethos-u-sim", "sim", {}, ""});
-    config.boards.push_back({"xnnpack-cpu", "xnnpack-cpu", "onnxruntime", {}, ""});
+    config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, "", {}});
+    config.boards.push_back({"ethos-u-sim", "ethos-u-sim", "sim", {}, "", {}});
+    config.boards.push_back({"xnnpack-cpu", "xnnpack-cpu", "onnxruntime", {}, "", {}});
   }
   if (config.boards.empty()) {
     return MakeError(Reason::kInvalidFlag, "the agent has no board",
@@ -199,6 +203,9 @@ std::string FormatConfig(const AgentConfig& config) {
     out << YAML::BeginMap << YAML::Key << "name" << YAML::Value << board.name << YAML::Key
         << "device" << YAML::Value << board.device << YAML::Key << "backend" << YAML::Value
         << board.backend << YAML::Key << "tags" << YAML::Value << YAML::Flow << board.tags;
+    if (!board.options.empty()) {
+      out << YAML::Key << "options" << YAML::Value << YAML::Block << board.options;
+    }
     if (!board.fault.empty()) out << YAML::Key << "fault" << YAML::Value << board.fault;
     out << YAML::EndMap;
   }
@@ -213,7 +220,8 @@ std::string BoardsToJson(const std::vector<BoardSpec>& boards) {
                     {"device", board.device},
                     {"backend", board.backend},
                     {"tags", board.tags},
-                    {"fault", board.fault}});
+                    {"fault", board.fault},
+                    {"options", board.options}});
   }
   return list.dump();
 }
@@ -223,7 +231,8 @@ absl::StatusOr<std::vector<BoardSpec>> BoardsFromJson(const std::string& json) {
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(json)) {
       boards.push_back({entry.at("name"), entry.at("device"), entry.at("backend"),
-                        entry.at("tags").get<std::vector<std::string>>(), entry.at("fault")});
+                        entry.at("tags").get<std::vector<std::string>>(), entry.at("fault"),
+                        entry.at("options").get<std::map<std::string, std::string>>()});
     }
   } catch (const nlohmann::json::exception& e) {
     return MakeError(Reason::kInternal, StrCat("the list of boards is damaged: ", e.what()));

@@ -1,5 +1,8 @@
 #include "board_agent/board_step.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -11,8 +14,10 @@
 
 #include "absl/strings/str_format.h"
 #include "board_agent/latency_figures.h"
+#include "board_agent/performance_verdict.h"
 #include "board_agent/step_options.h"
 #include "common/accuracy/output_metrics.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/graph/analysis.h"
@@ -41,6 +46,10 @@ struct Measured {
   LatencyFigures latency;
   std::vector<std::string> output_names;
   std::string model_class;
+
+  int runs() const {
+    return run.mean_of > 0 ? run.mean_of : static_cast<int>(run.samples_ms.size());
+  }
 };
 
 Json Number(double value) {
@@ -52,9 +61,20 @@ Json Number(double value) {
 // A single figure has no distribution.
 Json LatencyJson(const Measured& m) {
   const LatencyFigures& f = m.latency;
+  if (m.run.mean_of > 0) return {{"mean", f.mean}};
   if (m.run.samples_ms.size() == 1) return {{"p50", f.p50}, {"mean", f.mean}};
   return {{"p50", f.p50},     {"p90", f.p90}, {"p99", f.p99}, {"mean", f.mean},
           {"stdev", f.stdev}, {"min", f.min}, {"max", f.max}};
+}
+
+// Of this process and the tools that it ran, whichever was larger.
+int64_t PeakMemory() {
+  int64_t peak = 0;
+  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    struct rusage usage;
+    if (::getrusage(who, &usage) == 0) peak = std::max<int64_t>(peak, usage.ru_maxrss);
+  }
+  return peak * 1024;
 }
 
 class BoardStep {
@@ -76,12 +96,13 @@ class BoardStep {
     const fs::path model =
         context_.files.artifact("model_quantized.onnx").value_or(context_.files.model());
     GQ_RETURN_IF_ERROR(ReadSample(model));
-    GQ_ASSIGN_OR_RETURN(const Measured measured, Measure(model, "the model"));
+    GQ_ASSIGN_OR_RETURN(const Measured measured, Measure(model, "the model", "compile"));
     Json report = Describe(measured);
     GQ_RETURN_IF_ERROR(CompareWithCpu(model, measured, report));
     GQ_RETURN_IF_ERROR(CompareWithFloat(measured, report));
     report["warnings"] = warnings_;
-    result.set_report_json(report.dump());
+    result.set_report_json(report.dump(-1, ' ', false, Json::error_handler_t::replace));
+    JudgeTargets(context_, {job::MeasuredBy::kBoardRun}, result);
     return result;
   }
 
@@ -90,6 +111,7 @@ class BoardStep {
     GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(path));
     GQ_ASSIGN_OR_RETURN(const std::vector<runtime::InputSpec> inputs, runtime::InputSpecs(model));
     for (const runtime::InputSpec& input : inputs) {
+      input_names_.push_back(input.name);
       input_text_.push_back(StrCat(input.name, " ", runtime::Describe(input.dtype, input.shape)));
     }
     runtime::DataSetOptions options;
@@ -110,7 +132,15 @@ class BoardStep {
     return (*data)->Read(0, &sample_).status();
   }
 
-  absl::StatusOr<Measured> Measure(const fs::path& path, std::string_view what) {
+  // The folder that a compile left among the results of earlier steps; empty when there is none.
+  fs::path CompiledFolder(std::string_view name) const {
+    const fs::path folder = context_.files.work_dir() / "in/artifacts" / name;
+    std::error_code error;
+    return fs::is_directory(folder / CompileKey(spec_), error) ? folder : fs::path();
+  }
+
+  absl::StatusOr<Measured> Measure(const fs::path& path, std::string_view what,
+                                   std::string_view compiled) {
     GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(path));
     const compile::Classification classification =
         compile::Classify(graph::Analyze(model), FloatFormOf(spec_));
@@ -120,25 +150,42 @@ class BoardStep {
     }
     context_.reporter.Info(kComponent, StrCat("Running ", what, " on ", board_.name, Simulated()));
     Measured measured;
-    GQ_ASSIGN_OR_RETURN(measured.run,
-                        backend_.Run(RunRequest{board_, path, classification, options, sample_},
-                                     context_.reporter));
+    for (const onnx::ValueInfoProto& output : model.graph().output()) {
+      measured.output_names.push_back(output.name());
+    }
+    const fs::path scratch = context_.files.work_dir() / "tmp" / StrCat("run_", ++scratches_);
+    GQ_RETURN_IF_ERROR(base::MakeFolder(scratch));
+    RunRequest request{.board = board_,
+                       .model = path,
+                       .classification = classification,
+                       .options = options,
+                       .inputs = sample_,
+                       .input_names = input_names_,
+                       .output_names = measured.output_names,
+                       .scratch = scratch,
+                       .activation_script = spec_.activation_script(),
+                       .try_number = context_.lease.try_number()};
+    request.compiled = CompiledFolder(compiled);
+    request.key = CompileKey(spec_);
+    GQ_ASSIGN_OR_RETURN(measured.run, backend_.Run(request, context_.reporter));
     if (measured.run.samples_ms.empty()) {
       return MakeError(Reason::kBoardFailed, StrCat(board_.name, " gave no figures"));
     }
     measured.latency = FiguresOf(measured.run.samples_ms);
-    for (const onnx::ValueInfoProto& output : model.graph().output()) {
-      measured.output_names.push_back(output.name());
-    }
     measured.model_class = std::string(compile::ModelClassName(classification.model_class));
     const LatencyFigures& f = measured.latency;
-    const size_t runs = measured.run.samples_ms.size();
-    context_.reporter.Info(
-        kComponent,
-        probe_.simulated
-            ? absl::StrFormat("Latency %.3f ms by the roofline model (simulated)", f.p50)
-            : absl::StrFormat("Latency p50 %.3f ms, p90 %.3f ms, p99 %.3f ms (%d runs)", f.p50,
-                              f.p90, f.p99, runs));
+    std::string text = absl::StrFormat("Latency p50 %.3f ms, p90 %.3f ms, p99 %.3f ms (%d runs)",
+                                       f.p50, f.p90, f.p99, measured.runs());
+    if (measured.run.samples_ms.size() == 1) {
+      text = absl::StrFormat("Latency %.3f ms", f.p50);
+      if (measured.run.mean_of > 0) text += absl::StrFormat(" (mean of %d runs)", measured.runs());
+      if (probe_.simulated) text += " by the roofline model (simulated)";
+    }
+    context_.reporter.Info(kComponent, text);
+    if (!measured.run.fell_back.empty()) {
+      Warn(StrCat(what, " did not run on the NPU: ", measured.run.fell_back,
+                  "; its latency is that of a CPU"));
+    }
     return measured;
   }
 
@@ -149,8 +196,10 @@ class BoardStep {
                    {"board", board_.name}};
     report["latency_ms"] = LatencyJson(m);
     report["throughput_per_second"] = m.latency.mean > 0 ? 1000 / m.latency.mean : 0.0;
-    report["runs"] = m.run.samples_ms.size();
-    report["samples_ms"] = m.run.samples_ms;
+    report["runs"] = m.runs();
+    if (m.run.mean_of == 0) report["samples_ms"] = m.run.samples_ms;
+    report["on_npu"] = probe_.vaiml && m.run.fell_back.empty();
+    if (!m.run.fell_back.empty()) report["fell_back"] = m.run.fell_back;
     Json conditions = Json::parse(m.run.conditions_json);
     conditions["class"] = m.model_class;
     conditions["inputs"] = input_text_;
@@ -159,9 +208,17 @@ class BoardStep {
     report["conditions"] = conditions;
     report["conditions_text"] =
         StrCat(board_.name, " (", board_.device, "), ", m.model_class, ", batch 1, inputs ",
-               base::StrJoin(input_text_, "; "), ", ", m.run.samples_ms.size(),
+               base::StrJoin(input_text_, "; "), ", ", m.runs(),
                probe_.simulated ? " figure from a roofline model, no hardware" : " runs");
-    report["seconds"] = {{"setup", m.run.setup_seconds}};
+    if (!m.run.fell_back.empty()) {
+      report["conditions_text"] = StrCat(report["conditions_text"].get<std::string>(),
+                                         ", not on the NPU: ", m.run.fell_back);
+    }
+    if (!probe_.simulated) report["peak_memory_bytes"] = PeakMemory();
+    report["seconds"] = {{"waiting", m.run.waiting_seconds},
+                         {"transfer", m.run.transfer_seconds},
+                         {"setup", m.run.setup_seconds},
+                         {"inference", m.latency.mean * m.runs() / 1e3}};
     return report;
   }
 
@@ -209,10 +266,14 @@ class BoardStep {
   absl::Status CompareWithFloat(const Measured& m, Json& report) {
     const std::optional<fs::path> path = context_.files.artifact("model_float.onnx");
     if (!path) return absl::OkStatus();
-    GQ_ASSIGN_OR_RETURN(const Measured base, Measure(*path, "the float model"));
+    if (probe_.runs_compiled && CompiledFolder(kFloatCompile).empty()) {
+      report["speedup_missing"] = "the float model was not compiled for the board";
+      return absl::OkStatus();
+    }
+    GQ_ASSIGN_OR_RETURN(const Measured base, Measure(*path, "the float model", kFloatCompile));
     const double speedup = m.latency.p50 > 0 ? base.latency.p50 / m.latency.p50 : 0;
     report["float_model"] = {{"latency_ms", LatencyJson(base)},
-                             {"runs", base.run.samples_ms.size()},
+                             {"runs", base.runs()},
                              {"precision", probe_.vaiml ? "bf16 (fp16 where asked)" : "fp32"}};
     report["speedup"] = speedup;
     context_.reporter.Info(
@@ -234,8 +295,10 @@ class BoardStep {
   const gq::v1::JobSpec& spec_;
   Probe probe_;
   std::vector<runtime::Tensor> sample_;
+  std::vector<std::string> input_names_;
   std::vector<std::string> input_text_;
   std::string source_;
+  int scratches_ = 0;
   std::vector<std::string> warnings_;
 };
 

@@ -31,7 +31,8 @@ std::vector<std::string> ProposeChanges(const PartitionReport& report,
   std::vector<std::string> changes;
   const auto propose = [&](const std::string& key, const std::string& value) {
     const std::string change = key + "=" + value;
-    if (fixed.contains(key) || tried.contains(change)) return;
+    const std::string option = key.substr(0, key.find('+'));
+    if (fixed.contains(option) || tried.contains(change)) return;
     if (changes.size() < kMostChangesInARound) changes.push_back(change);
   };
   if (report.subgraphs_below_threshold > 0 && options.threshold_gops_percent > 0) {
@@ -41,6 +42,10 @@ std::vector<std::string> ProposeChanges(const PartitionReport& report,
   if (consent && Mentions(report, "float32") && options.f32_to_bf16 == false &&
       !options.f32_to_f16.value_or(false)) {
     propose("enable_f32_to_bf16_conversion", "true");
+  }
+  // Q/DQ at the edges of the model: the runtime can do them, and inputs and outputs become int8.
+  if (consent && Mentions(report, "at the edge of the graph")) {
+    propose("fe_args+", "edge-quantization-in-rt=1");
   }
   if (HasClass(report, CpuBecauseClass::kBackEnd) && options.optimize_level != 3) {
     propose("optimize_level", "3");

@@ -1,7 +1,6 @@
 #include "board_agent/compile_step.h"
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -11,14 +10,17 @@
 
 #include "absl/strings/str_format.h"
 #include "board_agent/compile_rounds.h"
+#include "board_agent/performance_verdict.h"
+#include "board_agent/requantize.h"
 #include "board_agent/step_options.h"
 #include "common/base/file.h"
 #include "common/base/log_format.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/compile/compile_output.h"
+#include "common/compile/compile_report.h"
 #include "common/compile/edge_quantization.h"
-#include "common/compile/partition_report.h"
+#include "common/compile/vaip_patch.h"
 #include "common/graph/analysis.h"
 #include "common/graph/model.h"
 
@@ -35,18 +37,7 @@ using compile::PartitionReport;
 
 constexpr char kComponent[] = "Compile";
 constexpr char kQuantizedModel[] = "model_quantized.onnx";
-constexpr size_t kLayersInLog = 5;
 constexpr int kDefaultRounds = 4;  // compiles, the first one included
-
-// A name that is safe in a path and means the model to a person.
-std::string KeyOf(const gq::v1::JobSpec& spec) {
-  std::string key = fs::path(spec.model().file().name()).stem().string();
-  for (char& c : key) {
-    const bool safe = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
-    if (!safe) c = '_';
-  }
-  return key.empty() ? "model" : key.substr(0, 100);
-}
 
 // One compile and what became of it.
 struct Outcome {
@@ -76,6 +67,10 @@ class CompileStep {
     if (spec_.offload_goal() != "none") {
       GQ_RETURN_IF_ERROR(TryOptions(cache.parent_path(), outcome));
     }
+    if (spec_.offload_goal() == "full") {
+      GQ_RETURN_IF_ERROR(TryQuantization(cache.parent_path(), outcome));
+    }
+    GQ_RETURN_IF_ERROR(CompileFloatModel());
     return Finish(outcome);
   }
 
@@ -111,31 +106,65 @@ class CompileStep {
           "Leave --compiler-option out for this device.");
     }
     GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output("compile/x"));
+    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
     GQ_ASSIGN_OR_RETURN(
         const CompileRun run,
-        backend_.Compile(
-            CompileRequest{board_, model_, KeyOf(spec_), cache.parent_path(), classification_, {}},
-            context_.reporter));
+        backend_.Compile(Request(model_, cache.parent_path(), {}, scratch), context_.reporter));
     nlohmann::ordered_json report = {
         {"simulated", probe_.simulated}, {"backend", backend_.name()}, {"device", board_.device}};
     report["facts"] = nlohmann::ordered_json::parse(run.facts_json);
+    report.update(nlohmann::ordered_json::parse(run.partition_json));
     report["warnings"] = nlohmann::ordered_json::array();
     report["seconds"] = nlohmann::ordered_json::object();
     for (const auto& [phase, seconds] : run.seconds) report["seconds"][phase] = seconds;
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
     result.set_report_json(report.dump());
+    JudgeTargets(context_, {job::MeasuredBy::kQuantize, job::MeasuredBy::kCompile}, result);
     return result;
   }
 
+  // A new folder for the backend's own files.
+  absl::StatusOr<fs::path> Scratch() {
+    fs::path folder = context_.files.work_dir() / "tmp" / StrCat("compile_", ++scratches_);
+    GQ_RETURN_IF_ERROR(base::MakeFolder(folder));
+    return folder;
+  }
+
+  CompileRequest Request(const fs::path& model, const fs::path& cache,
+                         const CompilerOptions& options, const fs::path& scratch) const {
+    return {board_,
+            model,
+            CompileKey(spec_),
+            cache,
+            classification_,
+            options,
+            scratch,
+            spec_.activation_script(),
+            context_.lease.try_number()};
+  }
+
   absl::Status Analyze() {
-    GQ_ASSIGN_OR_RETURN(const graph::Model model, graph::LoadModel(model_));
+    GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(model_));
     classification_ = compile::Classify(graph::Analyze(model), FloatFormOf(spec_));
     boundary_ = compile::FindBoundaryQuantization(model.graph());
     context_.reporter.Info(
         kComponent, StrCat("Class ", compile::ModelClassName(classification_.model_class), ": ",
                            base::StrJoin(classification_.reasons, "; ")));
-    return absl::OkStatus();
+    return Patch(model);
+  }
+
+  // What the vendor's loader cannot read is put into the form that it can.
+  absl::Status Patch(graph::Model& model) {
+    const bool fp16 = classification_.float_form == compile::FloatForm::kFp16;
+    GQ_ASSIGN_OR_RETURN(const compile::VaipPatch patch, compile::PatchForVaip(fp16, model));
+    for (const std::string& warning : patch.warnings) Warn(warning);
+    if (!patch.changed()) return absl::OkStatus();
+    patch_ = patch.Describe();
+    context_.reporter.Info(kComponent, StrCat("VAIP patch: ", *patch_));
+    GQ_ASSIGN_OR_RETURN(const fs::path folder, Scratch());
+    model_ = folder / StrCat(CompileKey(spec_), ".onnx");
+    return graph::SaveModel(model, model_);
   }
 
   absl::StatusOr<CompilerOptions> ChooseOptions() {
@@ -154,11 +183,11 @@ class CompileStep {
     context_.reporter.Info(kComponent, StrCat("Compiling for ", options.device, Simulated(),
                                               " with backend ", backend_.name(), ", fe_args \"",
                                               base::StrJoin(options.fe_args, " "), "\""));
-    const std::string key = KeyOf(spec_);
+    const std::string key = CompileKey(spec_);
+    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
     GQ_ASSIGN_OR_RETURN(
         const CompileRun run,
-        backend_.Compile(CompileRequest{board_, model_, key, cache, classification_, options},
-                         context_.reporter));
+        backend_.Compile(Request(model_, cache, options, scratch), context_.reporter));
     absl::StatusOr<fs::path> folder = compile::FindCompileFolder(cache, key);
     if (!folder.ok()) {
       return MakeError(Reason::kCompileFailed, "the compiler left nothing behind",
@@ -205,6 +234,8 @@ class CompileStep {
     for (const std::string& text : spec_.compiler_option()) {
       fixed.insert(text.substr(0, text.find_first_of("+=")));
     }
+    // The types of inputs and outputs change only for the sake of a full offload.
+    if (spec_.offload_goal() != "full" || !spec_.edge_quant().empty()) fixed.insert("fe_args");
     std::set<std::string> tried;
     int without_gain = 0;
     const int rounds = spec_.has_compile_rounds() ? spec_.compile_rounds() : kDefaultRounds;
@@ -235,6 +266,85 @@ class CompileStep {
       GQ_RETURN_IF_ERROR(Replace(cache, trial));
       outcome = std::move(candidate);
     }
+    return absl::OkStatus();
+  }
+
+  // After the options, the quantization: once, and only when it costs no goal of the accuracy.
+  absl::Status TryQuantization(const fs::path& cache, Outcome& outcome) {
+    if (outcome.report.level == compile::OffloadLevel::kFull) return absl::OkStatus();
+    GQ_ASSIGN_OR_RETURN(const fs::path folder, Scratch());
+    GQ_ASSIGN_OR_RETURN(const std::optional<Requantized> changed,
+                        Requantize(context_, outcome.report, folder / "quantized"));
+    if (!changed) return absl::OkStatus();
+    const fs::path old_model = model_;
+    const compile::Classification old_classification = classification_;
+    model_ = changed->model;
+    GQ_RETURN_IF_ERROR(Analyze());
+    GQ_ASSIGN_OR_RETURN(const CompilerOptions options, ChooseOptions());
+    const fs::path trial = context_.files.work_dir() / "tmp" / "requantized";
+    GQ_RETURN_IF_ERROR(base::MakeFolder(trial));
+    GQ_ASSIGN_OR_RETURN(Outcome candidate, CompileOnce(options, trial));
+    const bool spoils = changed->verdict == "goal_not_met" && EarlierVerdict() == "goal_met";
+    const bool better = !spoils && IsBetterOffload(candidate.report, outcome.report);
+    GQ_RETURN_IF_ERROR(Record(StrCat("quantize ", base::StrJoin(changed->included, " "),
+                                     spoils ? " (the accuracy goal would be missed)" : ""),
+                              candidate, outcome, better));
+    if (!better) {
+      model_ = old_model;
+      classification_ = old_classification;
+      return absl::OkStatus();
+    }
+    for (const fs::path& file : {changed->model, changed->config}) {
+      GQ_ASSIGN_OR_RETURN(const fs::path output, context_.files.output(file.filename().string()));
+      std::error_code error;
+      fs::copy_file(file, output, fs::copy_options::overwrite_existing, error);
+      if (error) {
+        return MakeError(Reason::kFileUnwritable, StrCat(output.string(), ": ", error.message()));
+      }
+    }
+    outcome = std::move(candidate);
+    return Replace(cache, trial);
+  }
+
+  std::string EarlierVerdict() const {
+    std::string verdict = "not_judged";
+    for (const std::string& text : context_.lease.earlier_reports()) {
+      const auto report = nlohmann::json::parse(text, nullptr, false);
+      const nlohmann::json::json_pointer path("/verdict/result");
+      if (report.is_object() && report.contains(path) && report[path].is_string()) {
+        verdict = report[path].get<std::string>();
+      }
+    }
+    return verdict;
+  }
+
+  // A board that runs only what was compiled for it needs the float model compiled too, so that the
+  // speed-up can be measured. Without it there is no figure, and nothing else is lost.
+  absl::Status CompileFloatModel() {
+    const std::optional<fs::path> model = context_.files.artifact("model_float.onnx");
+    if (!probe_.runs_compiled || spec_.stage() != gq::v1::STAGE_EXEC || !model) {
+      return absl::OkStatus();
+    }
+    context_.reporter.Info(kComponent, "Compiling the float model, to measure the speed-up");
+    GQ_ASSIGN_OR_RETURN(const graph::Model graph, graph::LoadModel(*model));
+    const compile::Classification classification =
+        compile::Classify(graph::Analyze(graph), FloatFormOf(spec_));
+    GQ_ASSIGN_OR_RETURN(const CompilerOptions options, OptionsFor(spec_, board_, classification));
+    GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output(StrCat(kFloatCompile, "/x")));
+    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
+    CompileRequest request = Request(*model, cache.parent_path(), options, scratch);
+    request.classification = classification;
+    absl::Status status = backend_.Compile(request, context_.reporter).status();
+    if (status.ok()) {
+      status = compile::CheckCompiled(
+          compile::ReadCompileOutput(cache.parent_path() / CompileKey(spec_), CompileKey(spec_)));
+    }
+    if (status.ok()) return status;
+    if (base::GetReason(status) == Reason::kCancelled) return status;
+    std::error_code ignored;
+    fs::remove_all(cache.parent_path(), ignored);
+    Warn(StrCat("the float model could not be compiled, so there is no speed-up: ",
+                base::FromAbsl(status.message())));
     return absl::OkStatus();
   }
 
@@ -293,39 +403,26 @@ class CompileStep {
     report.warnings.insert(report.warnings.begin(), warnings_.begin(), warnings_.end());
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
-    result.set_report_json(compile::CompileReportJson(
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(compile::CompileReportJson(
         {probe_.simulated, std::string(backend_.name()), outcome.options.device, outcome.seconds},
         classification_, outcome.options, report));
+    if (patch_) json["vaip_patch"] = *patch_;
+    result.set_report_json(json.dump());
     if (spec_.offload_goal() == "full" && report.level != compile::OffloadLevel::kFull) {
       result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
     }
+    JudgeTargets(context_, {job::MeasuredBy::kQuantize, job::MeasuredBy::kCompile}, result);
     return result;
   }
 
   void LogReport(const PartitionReport& report) {
-    std::string text =
-        StrCat(report.npu_partitions, report.npu_partitions == 1 ? " partition" : " partitions",
-               " on the NPU, ", report.cpu_partitions, " on the CPU");
-    if (report.operators && report.operators_offloaded && report.operators_percent) {
-      text += absl::StrFormat("; %d of %d operators (%.3f %%)", *report.operators_offloaded,
-                              *report.operators, *report.operators_percent);
+    bool first = true;
+    for (const std::string& line : compile::DescribePartitions(report)) {
+      context_.reporter.Info(kComponent, first ? line + Simulated() : line);
+      first = false;
     }
-    if (report.gops_percent) {
-      text += absl::StrFormat(" with %.3f %% of the operations offloaded", *report.gops_percent);
-    }
-    context_.reporter.Info(kComponent, text + Simulated());
     for (const std::string& warning : report.warnings) {
       context_.reporter.Warn(kComponent, warning);
-    }
-    for (const compile::CpuReason& reason : report.cpu_reasons) {
-      std::vector<std::string> layers(
-          reason.layers.begin(), reason.layers.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                                             reason.layers.size(), kLayersInLog)));
-      const size_t more = reason.layers.size() - layers.size();
-      context_.reporter.Info(
-          kComponent, StrCat("On the CPU [", compile::CpuBecauseClassName(reason.reason_class),
-                             "]: ", reason.message, " (", base::StrJoin(layers, ", "),
-                             more > 0 ? StrCat(" and ", more, " more") : std::string(), ")"));
     }
   }
 
@@ -344,8 +441,10 @@ class CompileStep {
   fs::path model_;
   compile::Classification classification_;
   compile::BoundaryQuantization boundary_;
+  std::optional<std::string> patch_;
   std::vector<std::string> warnings_;
   int recorded_ = 0;
+  int scratches_ = 0;
 };
 
 }  // namespace

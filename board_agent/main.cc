@@ -1,11 +1,14 @@
 // gq-agent: connects boards to a gq server.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "board_agent/agent_config.h"
+#include "board_agent/enrolment.h"
+#include "board_agent/ort_harness.h"
 #include "board_agent/serve.h"
 #include "board_agent/step.h"
 #include "common/base/status.h"
@@ -21,6 +24,7 @@ Examples:
   gq-agent serve --server unix:/var/lib/gq/gq.sock --sim-boards
   gq-agent serve --server lab:7443 --token-file token --board bench-1 --device ve2-xc2ve3858
   gq-agent serve --config /etc/gq/agent.yaml
+  gq-agent serve --enrol --server lab:7443 --name host-7 --board bench-3 <<< TOKEN
 )";
 
 // What was given by flag or environment; it wins over the file.
@@ -30,8 +34,10 @@ struct Flags {
   std::vector<std::string> boards;
   std::vector<std::string> devices;
   std::vector<std::string> tags;
+  std::vector<std::string> options;
   std::vector<std::string> faults;
   bool print_config = false;
+  bool enrol = false;
 };
 
 void AddFlags(CLI::App& serve, Flags& flags) {
@@ -55,7 +61,9 @@ void AddFlags(CLI::App& serve, Flags& flags) {
   serve.add_option("--memory", c.memory_gib, "GiB of address space of a step, 0: no limit [0]")
       ->envname("GQ_AGENT_MEMORY")
       ->check(CLI::NonNegativeNumber);
-  serve.add_option("--backend", c.backend, "Backend of the boards: onnxruntime or sim [sim]")
+  serve
+      .add_option("--backend", c.backend,
+                  "Backend of the boards: command, onnxruntime, sim or vitisai [sim]")
       ->envname("GQ_AGENT_BACKEND");
   serve
       .add_flag("--sim-boards", c.sim_boards,
@@ -67,9 +75,15 @@ void AddFlags(CLI::App& serve, Flags& flags) {
       ->allow_extra_args(false);
   serve.add_option("--tag", flags.tags, "Tag of all boards given by flag; may be repeated")
       ->allow_extra_args(false);
+  serve
+      .add_option("--board-option", flags.options,
+                  "KEY=VALUE for the backend of all boards given by flag (docs/boards.md)")
+      ->allow_extra_args(false);
   serve.add_option("--sim-fault", flags.faults, "Misbehaviour of the simulated boards, for tests")
       ->allow_extra_args(false)
       ->group("");
+  serve.add_flag("--enrol", flags.enrol,
+                 "Read a token of 'gq agents enroll' from standard input and get an identity");
   serve.add_flag("--print-config", flags.print_config, "Print the settings in force and end");
   serve.footer(kExamples);
 }
@@ -101,6 +115,14 @@ absl::StatusOr<AgentConfig> MakeConfig(const CLI::App& serve, const Flags& flags
     board.device = i < flags.devices.size() ? flags.devices[i] : "";
     board.backend.clear();
     board.tags = flags.tags;
+    for (const std::string& option : flags.options) {
+      const size_t equals = option.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        return gq::base::MakeError(gq::base::Reason::kInvalidFlag,
+                                   StrCat("--board-option '", option, "': expected KEY=VALUE"));
+      }
+      board.options[option.substr(0, equals)] = option.substr(equals + 1);
+    }
     config.boards.push_back(std::move(board));
   }
   GQ_RETURN_IF_ERROR(gq::agent::CompleteConfig(config));
@@ -121,11 +143,24 @@ int Fail(const absl::Status& status) {
 }
 
 int ServeCommand(const CLI::App& serve, const Flags& flags) {
-  const absl::StatusOr<AgentConfig> config = MakeConfig(serve, flags);
+  absl::StatusOr<AgentConfig> config = MakeConfig(serve, flags);
   if (!config.ok()) return Fail(config.status());
   if (flags.print_config) {
     std::cout << gq::agent::FormatConfig(*config);
     return 0;
+  }
+  if (flags.enrol) {
+    std::string token;
+    std::getline(std::cin, token);
+    const absl::Status enrolled =
+        gq::agent::Enrol(*config, std::string(gq::base::StripSpace(token)));
+    if (!enrolled.ok()) return Fail(enrolled);
+  }
+  // An enrolled agent speaks with its own token.
+  const std::filesystem::path identity = gq::agent::IdentityFile(*config);
+  std::error_code ignored;
+  if (config->token_file.empty() && std::filesystem::exists(identity, ignored)) {
+    config->token_file = identity.string();
   }
   const absl::Status status = gq::agent::Serve(*config);
   return status.ok() ? 0 : Fail(status);
@@ -141,6 +176,10 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App* serve = app.add_subcommand("serve", "Serve the boards of this host");
   AddFlags(*serve, flags);
+  std::string request;
+  CLI::App* harness = app.add_subcommand(
+      "harness", "Answer a request of docs/harness.md with ONNX Runtime (started by serve)");
+  harness->add_option("REQUEST", request, "File with the request")->required();
   std::string work_dir;
   CLI::App* step = app.add_subcommand("step", "Do one step (started by serve)");
   step->add_option("WORKDIR", work_dir, "Folder of the step")->required();
@@ -151,5 +190,6 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : 2;
   }
   if (*step) return gq::agent::RunStep(work_dir);
+  if (*harness) return gq::agent::RunHarness(request);
   return ServeCommand(*serve, flags);
 }

@@ -3,14 +3,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "board_agent/backends/board_options.h"
 #include "board_agent/board_pool.h"
 #include "common/base/file.h"
 #include "common/base/log_format.h"
@@ -22,8 +22,6 @@
 
 namespace gq::agent {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
@@ -69,14 +67,6 @@ class SignalWatch {
   std::jthread thread_;
 };
 
-absl::StatusOr<std::string> OwnProgram() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) return program.string();
-  return base::MakeError(base::Reason::kInternal,
-                         base::StrCat("/proc/self/exe: ", error.message()));
-}
-
 std::string HostName() {
   char host[256] = "";
   return ::gethostname(host, sizeof host - 1) == 0 ? host : "";
@@ -104,6 +94,11 @@ absl::Status Serve(const AgentConfig& config) {
   GQ_ASSIGN_OR_RETURN(const std::string program, OwnProgram());
   runner_options.command = {program};
   runner_options.environment[kBoardsVariable] = BoardsToJson(config.boards);
+  runner_options.limits.no_network =
+      std::none_of(config.boards.begin(), config.boards.end(), [](const BoardSpec& board) {
+        const absl::StatusOr<const Backend*> backend = FindBackend(board.backend);
+        return backend.ok() && (*backend)->needs_network();
+      });
   runner_options.limits.address_space_bytes = static_cast<int64_t>(config.memory_gib * kGib);
   rpc::ChildStepRunner runner(std::move(runner_options));
 

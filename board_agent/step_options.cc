@@ -1,5 +1,7 @@
 #include "board_agent/step_options.h"
 
+#include <cctype>
+#include <filesystem>
 #include <string>
 
 #include "common/base/status.h"
@@ -7,9 +9,19 @@
 
 namespace gq::agent {
 
+std::string CompileKey(const gq::v1::JobSpec& spec) {
+  constexpr size_t kLongest = 100;
+  std::string key = std::filesystem::path(spec.model().file().name()).stem().string();
+  for (char& c : key) {
+    const bool safe = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+    if (!safe) c = '_';
+  }
+  return key.empty() ? "model" : key.substr(0, kLongest);
+}
+
 compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec) {
-  const bool fp16 =
-      spec.scheme() == "fp16" || spec.scheme() == "vint8+fp16" || spec.fp_precision() == "fp16";
+  const bool fp16 = spec.scheme() == "fp16" || spec.scheme() == "vint8+fp16" ||
+                    spec.config_name().starts_with("full_fp16") || spec.fp_precision() == "fp16";
   return fp16 ? compile::FloatForm::kFp16 : compile::FloatForm::kBf16;
 }
 

@@ -1,6 +1,8 @@
 // What a job asks of the compiler; the same for Compile and Board Run.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "board_agent/backends/backend.h"
 #include "common/compile/classification.h"
@@ -8,6 +10,13 @@
 #include "gq/v1/job_service.pb.h"
 
 namespace gq::agent {
+
+// Stem of the files of a compile: a name that is safe in a path and means the model to a person.
+std::string CompileKey(const gq::v1::JobSpec& spec);
+
+// Folder among the results of Compile with the float model, compiled to be measured beside the
+// quantized one.
+inline constexpr char kFloatCompile[] = "compile_float";
 
 // FP16 where scheme or fp_precision ask for it.
 compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec);

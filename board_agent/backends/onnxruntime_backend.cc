@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "board_agent/backends/probe_model.h"
@@ -21,7 +22,31 @@ using base::MakeError;
 using base::Reason;
 using base::StrCat;
 
+constexpr std::string_view kXnnpack = "xnnpack";
+
 int Threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
+// Boards named after XNNPACK use its provider where the library has it; the CPU takes the rest.
+bool UsesXnnpack(const BoardSpec& board, const runtime::OrtLibrary& library) {
+  if (!board.device.starts_with(kXnnpack)) return false;
+  const auto providers = library.Providers();
+  return providers.ok() && std::find(providers->begin(), providers->end(),
+                                     "XnnpackExecutionProvider") != providers->end();
+}
+
+std::string ProviderName(const BoardSpec& board, const runtime::OrtLibrary& library) {
+  if (UsesXnnpack(board, library)) return "XNNPACK";
+  return board.device.starts_with(kXnnpack) ? "CPU (this ONNX Runtime has no XNNPACK)" : "CPU";
+}
+
+// The integer kernels of this CPU are what the board is for.
+runtime::SessionOptions OptionsOf(const BoardSpec& board, const runtime::OrtLibrary& library) {
+  runtime::SessionOptions options;
+  options.threads = Threads();
+  options.disable_quant_qdq = false;
+  if (UsesXnnpack(board, library)) options.providers.push_back({"XNNPACK", {}});
+  return options;
+}
 
 }  // namespace
 
@@ -37,7 +62,7 @@ absl::StatusOr<Probe> OnnxRuntimeBackend::ProbeBoard(const BoardSpec& board) con
   const nlohmann::ordered_json facts = {{"device", board.device},
                                         {"onnxruntime_version", (*library)->version()},
                                         {"threads", Threads()},
-                                        {"provider", "CPU"}};
+                                        {"provider", ProviderName(board, **library)}};
   probe.facts_json = facts.dump();
   return probe;
 }
@@ -46,10 +71,7 @@ absl::StatusOr<CompileRun> OnnxRuntimeBackend::Compile(const CompileRequest& req
                                                        base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, runtime::OrtLibrary::Get());
   GQ_RETURN_IF_ERROR(base::MakeFolder(request.cache / request.key));
-  runtime::SessionOptions options;
-  options.threads = Threads();
-  // The integer kernels of this CPU are what the board is for.
-  options.disable_quant_qdq = false;
+  runtime::SessionOptions options = OptionsOf(request.board, *library);
   options.optimized_model = request.cache / request.key / StrCat(request.key, "_optimized.onnx");
   reporter.Info("Compile", StrCat("Building a session of ONNX Runtime ", library->version(),
                                   " on the CPU with all optimizations"));
@@ -59,7 +81,7 @@ absl::StatusOr<CompileRun> OnnxRuntimeBackend::Compile(const CompileRequest& req
   CompileRun run;
   run.seconds = {{"session", absl::ToDoubleSeconds(rpc::SteadyNow() - start)}};
   const nlohmann::ordered_json facts = {{"onnxruntime_version", library->version()},
-                                        {"provider", "CPU"},
+                                        {"provider", ProviderName(request.board, *library)},
                                         {"optimization", "all"},
                                         {"inputs", session.inputs().size()},
                                         {"outputs", session.outputs().size()}};
@@ -70,9 +92,7 @@ absl::StatusOr<CompileRun> OnnxRuntimeBackend::Compile(const CompileRequest& req
 absl::StatusOr<BoardRun> OnnxRuntimeBackend::Run(const RunRequest& request,
                                                  base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, runtime::OrtLibrary::Get());
-  runtime::SessionOptions options;
-  options.threads = Threads();
-  options.disable_quant_qdq = false;
+  const runtime::SessionOptions options = OptionsOf(request.board, *library);
   BoardRun run;
   const absl::Duration start = rpc::SteadyNow();
   GQ_ASSIGN_OR_RETURN(const runtime::Session session,
@@ -91,7 +111,7 @@ absl::StatusOr<BoardRun> OnnxRuntimeBackend::Run(const RunRequest& request,
     run.samples_ms.push_back(absl::ToDoubleMilliseconds(rpc::SteadyNow() - before));
     reporter.Report({"Run", i + 1, request.runs, "runs"});
   }
-  const nlohmann::ordered_json conditions = {{"provider", "CPU"},
+  const nlohmann::ordered_json conditions = {{"provider", ProviderName(request.board, *library)},
                                              {"onnxruntime_version", library->version()},
                                              {"threads", options.threads},
                                              {"warmup", request.warmup}};

@@ -1,6 +1,8 @@
 #include "board_agent/backends/backend.h"
+#include "board_agent/backends/command_backend.h"
 #include "board_agent/backends/onnxruntime_backend.h"
 #include "board_agent/backends/sim/sim_backend.h"
+#include "board_agent/backends/vitisai/vitisai_backend.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 
@@ -10,7 +12,9 @@ namespace {
 std::vector<const Backend*> AllBackends() {
   static const OnnxRuntimeBackend onnxruntime;
   static const SimBackend sim;
-  return {&onnxruntime, &sim};
+  static const VitisaiBackend vitisai;
+  static const CommandBackend command;
+  return {&command, &onnxruntime, &sim, &vitisai};
 }
 
 }  // namespace

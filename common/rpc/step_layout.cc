@@ -49,8 +49,7 @@ absl::Status AddModel(std::string_view what, const gq::v1::ModelRef& model, cons
 }
 
 bool RunsModels(gq::v1::StepKind kind) {
-  return kind != gq::v1::STEP_KIND_COMPILE && kind != gq::v1::STEP_KIND_ANALYZE &&
-         kind != gq::v1::STEP_KIND_DEQUANTIZE;
+  return kind != gq::v1::STEP_KIND_COMPILE && kind != gq::v1::STEP_KIND_ANALYZE;
 }
 
 }  // namespace
@@ -74,7 +73,12 @@ absl::StatusOr<std::vector<StepInput>> StepInputs(const gq::v1::Lease& lease) {
     inputs.push_back({fs::path("in/artifacts") / artifact.path(), artifact.digest()});
   }
   if (spec.has_model()) GQ_RETURN_IF_ERROR(AddModel("model", spec.model(), "in/model", inputs));
-  if (!RunsModels(lease.kind())) return inputs;
+  // An analysis runs models only when there is another one to compare with.
+  // A compile does so when it may change the quantization for the sake of offload.
+  const bool requantizes =
+      lease.kind() == gq::v1::STEP_KIND_COMPILE && spec.offload_goal() == "full";
+  const bool compares = lease.kind() == gq::v1::STEP_KIND_ANALYZE && spec.has_reference();
+  if (!RunsModels(lease.kind()) && !compares && !requantizes) return inputs;
   if (spec.has_reference()) {
     GQ_RETURN_IF_ERROR(AddModel("reference model", spec.reference(), "in/reference", inputs));
   }

@@ -45,6 +45,16 @@ TEST(CompileRoundsTest, LeavesTheUsersChoicesAndTheNumericsAlone) {
               ElementsAre("enable_f32_to_bf16_conversion=true"));
 }
 
+TEST(CompileRoundsTest, TheEdgesChangeOnlyWithConsent) {
+  const CompilerOptions options;
+  const PartitionReport report =
+      Report(0, {{CpuBecauseClass::kFrontEnd, {}, {}, "standalone at the edge of the graph", ""}});
+  EXPECT_THAT(ProposeChanges(report, options, {}, {}, false), IsEmpty());
+  EXPECT_THAT(ProposeChanges(report, options, {}, {}, true),
+              ElementsAre("fe_args+=edge-quantization-in-rt=1"));
+  EXPECT_THAT(ProposeChanges(report, options, {"fe_args"}, {}, true), IsEmpty());
+}
+
 TEST(CompileRoundsTest, ComparesByTheOrderOfTheGoal) {
   const auto make = [](OffloadLevel level, double percent, int npu) {
     PartitionReport report;

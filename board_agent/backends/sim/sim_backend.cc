@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -49,7 +48,7 @@ bool Linger(absl::Duration duration, const base::Reporter& reporter) {
   return !reporter.Cancelled();
 }
 
-absl::Status Misbehave(SimFault fault, const fs::path& folder, const base::Reporter& reporter) {
+absl::Status Misbehave(SimFault fault, int try_number, const base::Reporter& reporter) {
   switch (fault) {
     case SimFault::kSlow:
       return Linger(absl::Seconds(1), reporter) ? absl::OkStatus() : Cancelled();
@@ -57,7 +56,7 @@ absl::Status Misbehave(SimFault fault, const fs::path& folder, const base::Repor
       (void)Linger(absl::InfiniteDuration(), reporter);
       return Cancelled();
     case SimFault::kFlaky:
-      if (std::hash<std::string>{}(folder.string()) % 2 == 0) return absl::OkStatus();
+      if (try_number % 2 == 0) return absl::OkStatus();
       [[fallthrough]];
     case SimFault::kCrash:
       ::raise(SIGKILL);
@@ -99,6 +98,11 @@ bool IsEthos(std::string_view device) { return device.starts_with(kEthos); }
 
 }  // namespace
 
+bool SimBackend::IsFirstCheck(const std::string& board) const {
+  absl::MutexLock lock(&mutex_);
+  return ++checks_[board] == 1;
+}
+
 absl::StatusOr<Probe> SimBackend::ProbeBoard(const BoardSpec& board) const {
   GQ_RETURN_IF_ERROR(ParseSimFault(board.fault).status());
   Probe probe;
@@ -128,7 +132,7 @@ absl::StatusOr<Probe> SimBackend::ProbeBoard(const BoardSpec& board) const {
 absl::StatusOr<CompileRun> SimBackend::Compile(const CompileRequest& request,
                                                base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(const SimFault fault, ParseSimFault(request.board.fault));
-  GQ_RETURN_IF_ERROR(Misbehave(fault, request.cache, reporter));
+  GQ_RETURN_IF_ERROR(Misbehave(fault, request.try_number, reporter));
   const absl::Duration start = rpc::SteadyNow();
   GQ_ASSIGN_OR_RETURN(const graph::Model model, LoadWithShapes(request.model));
   const absl::Duration loaded = rpc::SteadyNow();
@@ -155,7 +159,7 @@ absl::StatusOr<CompileRun> SimBackend::Compile(const CompileRequest& request,
 absl::StatusOr<BoardRun> SimBackend::Run(const RunRequest& request,
                                          base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(const SimFault fault, ParseSimFault(request.board.fault));
-  GQ_RETURN_IF_ERROR(Misbehave(fault, request.model, reporter));
+  GQ_RETURN_IF_ERROR(Misbehave(fault, request.try_number, reporter));
   const absl::Duration start = rpc::SteadyNow();
   GQ_ASSIGN_OR_RETURN(const graph::Model model, LoadWithShapes(request.model));
   const SimPartitioning partitioning =
@@ -185,6 +189,15 @@ absl::StatusOr<std::string> SimBackend::CheckHealth(const BoardSpec& board,
   GQ_ASSIGN_OR_RETURN(const SimFault fault, ParseSimFault(board.fault));
   if (fault == SimFault::kUnhealthy) {
     return MakeError(Reason::kBoardFailed, "the simulated board is told to be unhealthy");
+  }
+  const bool breaks =
+      fault == SimFault::kHang || fault == SimFault::kCrash || fault == SimFault::kWrongOutput;
+  if (breaks && !IsFirstCheck(board.name)) {
+    return MakeError(Reason::kBoardFailed,
+                     StrCat("the built-in model fails: the simulated board is told to ",
+                            fault == SimFault::kHang    ? "hang"
+                            : fault == SimFault::kCrash ? "crash"
+                                                        : "compute wrong"));
   }
   if (IsEthos(board.device)) return "the checks of the simulated Ethos-U are available";
   GQ_ASSIGN_OR_RETURN(const graph::Model model, MakeProbeModel());

@@ -7,12 +7,13 @@
 
 namespace gq::agent {
 
+// Boards that hang, crash or compute wrong fail their health checks after the first one.
 enum class SimFault {
   kNone,
   kSlow,            // every phase takes a second longer
   kHang,            // never ends, until it is stopped
   kCrash,           // the process ends by a signal
-  kFlaky,           // crashes in every second work folder, told apart by its name
+  kFlaky,           // crashes at the first, third ... try of a step
   kErrorLines,      // errors in the log, and yet success
   kSilentFallback,  // success without a compiled model
   kWrongOutput,     // runs give wrong values
