@@ -105,6 +105,11 @@ int Run(int argc, const char* const* argv) {
   settings.service.data = std::filesystem::absolute(settings.service.data, error);
   settings.service.socket = std::filesystem::absolute(settings.service.socket, error);
 
+  if (!settings.plugins.empty()) {
+    const std::string plugins = std::filesystem::absolute(settings.plugins, error).string();
+    setenv("GQ_PLUGINS", plugins.c_str(), /*overwrite=*/1);  // the workers inherit it
+  }
+
   std::vector<ChildCommand> children =
       ChildCommands(settings, StrCat("unix:", settings.service.socket.string()));
   std::vector<std::string> names;

@@ -53,6 +53,7 @@ std::vector<Definition> Definitions() {
       {"workers", std::to_string(std::max(1u, cores / 2)), false,
        "Local workers. [one for every two cores]"},
       {"no-sim-boards", "false", true, "Start no simulated boards."},
+      {"plugins", "", false, "Folder of plugins for the local workers. [none]"},
       {"drain-timeout", "20", false, "Seconds that local work may take to finish on SIGTERM."},
       {"lease-ttl", "60", false, "Seconds that a lease lives without a sign of its agent."},
       {"max-reservation", "24", false, "Hours that a board can be reserved for."},
@@ -135,6 +136,7 @@ absl::StatusOr<Settings> Interpret(const std::map<std::string, std::string>& val
   GQ_ASSIGN_OR_RETURN(service.reflection, Truth("reflection", values.at("reflection")));
   GQ_ASSIGN_OR_RETURN(const bool no_sim, Truth("no-sim-boards", values.at("no-sim-boards")));
   settings.sim_boards = !no_sim;
+  settings.plugins = values.at("plugins");
   GQ_ASSIGN_OR_RETURN(settings.workers, Number("workers", values.at("workers"), 0, 1024));
   GQ_ASSIGN_OR_RETURN(const int64_t drain,
                       Number("drain-timeout", values.at("drain-timeout"), 0, 86'400));

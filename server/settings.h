@@ -14,6 +14,7 @@ struct Settings {
   ServiceOptions service;
   int workers = 0;
   bool sim_boards = true;
+  std::string plugins;  // folder; empty for none
   absl::Duration drain_timeout;
   std::string log_level;
 };

@@ -23,6 +23,15 @@ absl::Status RequireAgent(const Caller& caller) {
   return RequireRole(caller.principal, Role::kAgent);
 }
 
+// An agent with an identity of its own speaks for itself only.
+absl::Status CheckName(const Principal& principal, std::string_view agent) {
+  const std::string_view own = AgentOfPrincipal(principal.name);
+  if (own.empty() || own == agent) return absl::OkStatus();
+  return MakeError(Reason::kPermissionDenied,
+                   StrCat("the token is that of agent '", own, "', not of '", agent, "'"),
+                   StrCat("start it with --name ", own, ", or enrol it under its own name"));
+}
+
 absl::Duration UpTo(absl::Duration limit) {
   thread_local std::minstd_rand random(std::random_device{}());
   return limit * std::uniform_real_distribution<double>(0, 1)(random);
@@ -167,6 +176,7 @@ grpc::ServerUnaryReactor* AgentService::Synchronize(grpc::CallbackServerContext*
   auto call = std::make_shared<SyncCall>(backend_, request, response);
   absl::StatusOr<Caller> caller = Identify(backend_, *context, "AgentService.Synchronize");
   absl::Status status = caller.ok() ? RequireAgent(*caller) : caller.status();
+  if (status.ok()) status = CheckName(caller->principal, request->agent_id());
   if (status.ok()) {
     call->Start(&open_calls_);
   } else {

@@ -27,6 +27,8 @@ using base::StrCat;
 constexpr std::string_view kPrefix = "gq_";
 constexpr std::string_view kScheme = "Bearer ";
 constexpr size_t kSecretBytes = 32;
+constexpr size_t kIdDigits = 16;
+constexpr std::string_view kAgentPrincipal = "agent:";
 constexpr std::string_view kAdminTokenId = "admin";
 
 std::string RandomHex(size_t bytes) {
@@ -48,7 +50,8 @@ absl::Status BadToken() {
 }
 
 Role RoleFromName(std::string_view name) {
-  for (Role role : {Role::kSubmitter, Role::kOperator, Role::kAdmin, Role::kAgent}) {
+  for (Role role :
+       {Role::kSubmitter, Role::kOperator, Role::kAdmin, Role::kAgent, Role::kEnrolment}) {
     if (RoleName(role) == name) return role;
   }
   return Role::kViewer;
@@ -62,9 +65,22 @@ bool IsLocal(const grpc::ServerContextBase& context) {
 }  // namespace
 
 std::string_view RoleName(Role role) {
-  static constexpr std::array<std::string_view, 5> kNames = {"viewer", "submitter", "operator",
-                                                             "admin", "agent"};
+  static constexpr std::array<std::string_view, 6> kNames = {"viewer", "submitter", "operator",
+                                                             "admin",  "agent",     "enrolment"};
   return kNames[static_cast<size_t>(role)];
+}
+
+// The id of a token must not hold the mark that ends it in the token's text.
+std::string EnrolmentTokenId(std::string_view agent) {
+  return StrCat("e", base::Sha256Hex(agent).substr(0, kIdDigits));
+}
+std::string AgentTokenId(std::string_view agent) {
+  return StrCat("a", base::Sha256Hex(agent).substr(0, kIdDigits));
+}
+std::string AgentPrincipal(std::string_view agent) { return StrCat(kAgentPrincipal, agent); }
+std::string_view AgentOfPrincipal(std::string_view principal) {
+  if (principal.substr(0, kAgentPrincipal.size()) != kAgentPrincipal) return "";
+  return principal.substr(kAgentPrincipal.size());
 }
 
 NewToken MakeToken(std::string_view principal, Role role, std::string_view id) {

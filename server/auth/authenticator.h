@@ -17,8 +17,9 @@
 
 namespace gq::server {
 
-// What a principal may do; each role but `agent` includes those before it.
-enum class Role { kViewer, kSubmitter, kOperator, kAdmin, kAgent };
+// What a principal may do; each role up to `admin` includes those before it. `agent` is for workers
+// and agents, `enrolment` for nothing but getting an agent's identity.
+enum class Role { kViewer, kSubmitter, kOperator, kAdmin, kAgent, kEnrolment };
 
 std::string_view RoleName(Role role);
 
@@ -26,7 +27,7 @@ struct Principal {
   std::string name;
   Role role = Role::kViewer;
 
-  bool Is(Role needed) const { return role == needed || (role != Role::kAgent && role > needed); }
+  bool Is(Role needed) const { return role == needed || (role < Role::kAgent && role > needed); }
   // Sees and may change the jobs of others.
   bool IsOperator() const { return role == Role::kOperator || role == Role::kAdmin; }
 };
@@ -37,6 +38,14 @@ struct NewToken {
   TokenRecord record;
 };
 NewToken MakeToken(std::string_view principal, Role role, std::string_view id = "");
+
+// The tokens of an agent: of its enrolment and its own. Ids and principals follow from its name, so
+// that a new one takes the place of the one before.
+std::string EnrolmentTokenId(std::string_view agent);
+std::string AgentTokenId(std::string_view agent);
+std::string AgentPrincipal(std::string_view agent);
+// The name of the agent that a principal stands for; empty for other principals.
+std::string_view AgentOfPrincipal(std::string_view principal);
 
 // Thread-safe; calls do not block.
 class Authenticator {

@@ -5,6 +5,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/performance_target.h"
 #include "server/scheduler/exec_condition.h"
 
 namespace gq::server {
@@ -78,6 +79,32 @@ absl::Status CheckTimeout(std::string_view field, const google::protobuf::Durati
   return absl::OkStatus();
 }
 
+// `step` names a subset of the steps that starts with one that makes a model.
+absl::Status CheckStepNames(const JobSpec& spec) {
+  bool quantizes = spec.step().empty();
+  bool optimizes = spec.step().empty();
+  for (const std::string& name : spec.step()) {
+    optimizes = optimizes || name == "graph_optimize";
+    quantizes = quantizes || name == "graph_quantize";
+    if (name != "graph_optimize" && name != "graph_quantize" && name != "evaluate") {
+      return BadField("step", StrCat("'", name, "' is none of graph_optimize, graph_quantize, ",
+                                     "evaluate"));
+    }
+  }
+  if (spec.step().empty()) return absl::OkStatus();
+  if (spec.kind() != JOB_KIND_UNSPECIFIED && spec.kind() != JOB_KIND_FULL &&
+      spec.kind() != JOB_KIND_REQUANTIZE) {
+    return BadField("step", "belongs to the modes full and requantize");
+  }
+  const bool more = spec.step_size() > (optimizes ? 1 : 0) + (quantizes ? 1 : 0) ||
+                    spec.stage() >= STAGE_COMPILE || spec.explore();
+  if (!quantizes && (more || !optimizes)) {
+    return BadField("step", "evaluate, the search and compile need graph_quantize");
+  }
+  if (!optimizes && spec.explore()) return BadField("step", "the search needs graph_optimize");
+  return absl::OkStatus();
+}
+
 absl::Status CheckFields(const JobSpec& spec) {
   if (!JobKind_IsValid(spec.kind())) return BadField("kind", "is not known to this server");
   if (!Stage_IsValid(spec.stage())) return BadField("stage", "is not known to this server");
@@ -97,6 +124,7 @@ absl::Status CheckFields(const JobSpec& spec) {
   if (spec.name().size() > kMaxText || spec.note().size() > kMaxText) {
     return BadField("name", "name and note have at most 4096 bytes");
   }
+  GQ_RETURN_IF_ERROR(CheckStepNames(spec));
   GQ_RETURN_IF_ERROR(CheckExecCondition(spec.exec_if()));
   GQ_RETURN_IF_ERROR(CheckTimeout("queue_timeout", spec.queue_timeout()));
   return CheckTimeout("run_timeout", spec.run_timeout());
@@ -171,6 +199,9 @@ absl::Status CompleteSpec(JobSpec* spec) {
   GQ_RETURN_IF_ERROR(CheckFiles(*spec));
   if (spec->kind() == JOB_KIND_UNSPECIFIED) spec->set_kind(JOB_KIND_FULL);
   if (spec->stage() == STAGE_UNSPECIFIED) spec->set_stage(STAGE_COMPILE);
+  if (spec->kind() == JOB_KIND_FULL || spec->kind() == JOB_KIND_REQUANTIZE) {
+    GQ_RETURN_IF_ERROR(job::CheckPerformanceTargets(*spec));
+  }
   FillDevice(spec);
   if (IsMixed(spec->scheme()) && !NamesLayers(*spec) && !spec->explore() &&
       (spec->kind() == JOB_KIND_FULL || spec->kind() == JOB_KIND_REQUANTIZE)) {
@@ -182,6 +213,10 @@ absl::Status CompleteSpec(JobSpec* spec) {
 
 std::vector<StepPlan> PlanSteps(const JobSpec& spec) {
   std::vector<StepPlan> steps;
+  const auto wanted = [&spec](std::string_view name) {
+    return spec.step().empty() ||
+           std::find(spec.step().begin(), spec.step().end(), name) != spec.step().end();
+  };
   const auto add = [&](StepKind kind) {
     StepPlan& step = steps.emplace_back();
     step.kind = kind;
@@ -199,9 +234,9 @@ std::vector<StepPlan> PlanSteps(const JobSpec& spec) {
       add(STEP_KIND_DEQUANTIZE);
       [[fallthrough]];
     case JOB_KIND_FULL:
-      add(STEP_KIND_GRAPH_OPTIMIZE);
-      add(STEP_KIND_GRAPH_QUANTIZE);
-      add(STEP_KIND_EVALUATE);
+      if (wanted("graph_optimize")) add(STEP_KIND_GRAPH_OPTIMIZE);
+      if (wanted("graph_quantize")) add(STEP_KIND_GRAPH_QUANTIZE);
+      if (wanted("evaluate")) add(STEP_KIND_EVALUATE);
       if (spec.explore()) add(STEP_KIND_EXPLORE);
       break;
     case JOB_KIND_DRY_RUN:

@@ -21,6 +21,14 @@ bool HealthyEnough(const gq::v1::Board& board) {
          board.health() == gq::v1::BOARD_HEALTH_UNKNOWN;
 }
 
+// Whether its probe found that nothing can run on it (`exec: no NPU on this host`).
+bool LacksExec(const gq::v1::Board& board) {
+  constexpr std::string_view kExec = "exec:";
+  return std::any_of(board.absent().begin(), board.absent().end(), [&](const std::string& absent) {
+    return std::string_view(absent).substr(0, kExec.size()) == kExec;
+  });
+}
+
 // Steps compete when they need the same kind of place.
 bool Compete(const StepNeed& a, const StepNeed& b) {
   return a.kind == b.kind && a.device == b.device;
@@ -67,9 +75,11 @@ bool CouldRun(const BoardRecord& record, const StepNeed& need) {
   for (const std::string& tag : need.tags) {
     if (!Contains(board.tags(), tag)) return false;
   }
-  return Contains(board.capabilities(), need.kind == NeedKind::kExec
-                                            ? StrCat("exec:", board.device())
-                                            : StrCat("compile:", board.backend()));
+  if (need.kind != NeedKind::kExec) {
+    return Contains(board.capabilities(), StrCat("compile:", board.backend()));
+  }
+  // The capability is the agent's; a board of it may lack what another has.
+  return Contains(board.capabilities(), StrCat("exec:", board.device())) && !LacksExec(board);
 }
 
 bool CanTakeNow(const BoardRecord& record, const StepNeed& need, std::string_view principal) {

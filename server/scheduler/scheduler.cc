@@ -22,6 +22,8 @@ constexpr absl::Duration kStopGrace = absl::Seconds(30);
 // Child processes have this long to call for the first time.
 constexpr absl::Duration kStartTime = absl::Seconds(20);
 constexpr size_t kMaxName = 200;
+// A step that failed on a board is kept for boards of other hosts for so long.
+constexpr absl::Duration kOthersFirst = absl::Seconds(3);
 // Repeated requests are recognised for so long.
 constexpr absl::Duration kRecordAge = absl::Hours(24 * 30);
 constexpr absl::Duration kTidyInterval = absl::Hours(1);
@@ -205,6 +207,10 @@ absl::Status Scheduler::HandOut(const gq::v1::SynchronizeRequest& request, int p
   if (steps.empty()) return absl::OkStatus();
   GQ_ASSIGN_OR_RETURN(const auto usage, ledger_.ListUsage(clock_.Now() - times_.fair_share_window));
   GQ_ASSIGN_OR_RETURN(std::vector<BoardRecord> boards, ledger_.ListBoards(times_.online_within));
+  std::vector<BoardRecord> elsewhere;
+  for (const BoardRecord& board : boards) {
+    if (board.board.agent() != request.agent_id()) elsewhere.push_back(board);
+  }
   std::erase_if(
       boards, [&](const BoardRecord& board) { return board.board.agent() != request.agent_id(); });
   // Boards that fail less go first; a step avoids the board it failed on before.
@@ -228,6 +234,14 @@ absl::Status Scheduler::HandOut(const gq::v1::SynchronizeRequest& request, int p
         if (chosen == nullptr || chosen->board.name() == step->last_board) chosen = &board;
       }
       if (chosen == nullptr) continue;
+      // A step that failed here goes to another host's board, if that comes for it soon.
+      if (chosen->board.name() == step->last_board &&
+          clock_.Now() - step->queued < kOthersFirst &&
+          std::any_of(elsewhere.begin(), elsewhere.end(), [&](const BoardRecord& board) {
+            return CanTakeNow(board, step->need, step->principal);
+          })) {
+        continue;
+      }
       claim.board = chosen->board.name();
       claim.exclusive = step->need.kind == NeedKind::kExec;
     }
@@ -320,7 +334,20 @@ void Scheduler::Sweep() {
   }
   StopOverdue();
   GiveUpHopeless();
+  OfferAgain();
   Tidy();
+}
+
+// Wakes the agents for steps that other hosts left lying.
+void Scheduler::OfferAgain() {
+  const auto steps = ledger_.ListQueuedSteps();
+  if (!steps.ok()) return;
+  const bool any = std::any_of(steps->begin(), steps->end(), [&](const QueuedStep& step) {
+    const absl::Duration age = clock_.Now() - step.queued;
+    return !step.last_board.empty() && age >= kOthersFirst &&
+           age < kOthersFirst + absl::Seconds(3);
+  });
+  if (any) hub_.Publish(kQueueTopic);
 }
 
 void Scheduler::Tidy() {

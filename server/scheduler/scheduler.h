@@ -109,6 +109,7 @@ class Scheduler {
                        gq::v1::SynchronizeResponse* response);
   void StopOverdue();
   void GiveUpHopeless();
+  void OfferAgain();
   absl::Status PlanSkips(const LeaseKey& key, const gq::v1::StepResult& result);
   void Tidy();
   bool IsLocal(std::string_view agent);
