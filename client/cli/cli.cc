@@ -91,7 +91,9 @@ int RunCli(std::vector<std::string> arguments) {
   AddLogCommand(root, commands);
   AddReportCommands(root, commands);
   AddBoardCommands(root, commands);
+  AddAgentCommands(root, commands);
   AddAdminCommands(root, commands);
+  AddRunFileCommands(root, commands);
   AddDoctorCommand(root, commands);
   AddCompletionCommand(root, commands);
 

@@ -73,6 +73,8 @@ void AddLogCommand(CLI::App& root, CommandSet& commands);
 void AddReportCommands(CLI::App& root, CommandSet& commands);
 void AddBoardCommands(CLI::App& root, CommandSet& commands);
 void AddAdminCommands(CLI::App& root, CommandSet& commands);
+void AddAgentCommands(CLI::App& root, CommandSet& commands);
+void AddRunFileCommands(CLI::App& root, CommandSet& commands);
 void AddDoctorCommand(CLI::App& root, CommandSet& commands);
 void AddCompletionCommand(CLI::App& root, CommandSet& commands);
 

@@ -14,6 +14,7 @@
 #include "common/base/log_format.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/compile/partition_report.h"
 #include "common/job/flags.h"
 #include "common/report/json_view.h"
 #include "common/report/summary.h"
@@ -78,6 +79,7 @@ class Submission {
       : session_(session), request_(std::move(request)), console_(session.console) {}
 
   absl::StatusOr<int> Run() {
+    if (!request_.local.compiled.empty()) return ShowCompiled();
     GQ_RETURN_IF_ERROR(CheckFiles(request_.local));
     GQ_RETURN_IF_ERROR(CheckGoals());
     if (request_.local.local) {
@@ -109,6 +111,40 @@ class Submission {
   }
 
  private:
+  // What a finished compile left; no server is needed.
+  absl::StatusOr<int> ShowCompiled() {
+    GQ_ASSIGN_OR_RETURN(const compile::PartitionReport report,
+                        compile::AnalyzeCompiled(request_.local.compiled));
+    if (console_.options().json) {
+      console_.PrintJson(compile::PartitionJson(report));
+      return 0;
+    }
+    std::string text;
+    for (const std::string& line : compile::DescribePartitions(report)) {
+      base::StrAppend(&text, base::StripControl(line), "\n");
+    }
+    for (const std::string& warning : report.warnings) {
+      base::StrAppend(&text, "Warning: ", base::StripControl(warning), "\n");
+    }
+    console_.Print(text);
+    return 0;
+  }
+
+  // Class, options and file of the VE2 compiler.
+  void PrintOptions(const std::string& report) {
+    const Json compiler = report::At(report::ParseReport(report), {"analyze", "compiler"});
+    if (!compiler.is_object()) {
+      console_.Print("\nThe device has no compiler with options.\n");
+      return;
+    }
+    std::string text = StrCat("\nClass ", compiler.value("class", ""), "\n");
+    for (const Json& reason : compiler.value("reasons", Json::array())) {
+      if (reason.is_string()) base::StrAppend(&text, "  ", reason.get<std::string>(), "\n");
+    }
+    base::StrAppend(&text, "\nvitisai_config.json\n", compiler.value("vitisai_config", ""));
+    console_.Print(text);
+  }
+
   absl::Status CheckGoals() const {
     for (const std::string& goal : request_.spec.target_accuracy()) {
       GQ_RETURN_IF_ERROR(accuracy::ParseTarget(goal).status());
@@ -163,6 +199,8 @@ class Submission {
     const int code = ExitCodeOf(job);
     if (console_.options().json) {
       PrintResult(job, report, *files, folder, code);
+    } else if (request_.local.show_options) {
+      PrintOptions(report);
     } else {
       PrintSummary(job, report, *files, folder);
     }
@@ -247,11 +285,17 @@ void AddSubmitCommands(CLI::App& root, CommandSet& commands) {
           "gq run --model m.onnx --calibration-data c.npz --json > events.jsonl");
   AddVerb(root, commands, job::kVerbAnalyze, "analyze",
           "Report the state and structure of a model.", "gq analyze m.onnx");
+  AddVerb(root, commands, job::kVerbDequantize, "dequantize",
+          "Turn a quantized model into a float one.",
+          "gq dequantize q.onnx\ngq dequantize q.onnx --evaluation-data eval/");
   AddVerb(root, commands, job::kVerbEvaluate, "evaluate",
           "Compare a model with its FP32 reference on a data set.",
           "gq evaluate quantized.onnx --reference m.onnx --evaluation-data eval.npz");
   AddVerb(root, commands, job::kVerbCompile, "compile", "Compile a quantized model for a device.",
           "gq compile quantized.onnx --device ve2");
+  AddVerb(root, commands, job::kVerbBoardRun, "board-run", "Run a model on a board.",
+          "gq board-run model.onnx --device xnnpack-cpu\n"
+          "gq board-run model.onnx --device ve2 --board ve2-sim");
 }
 
 }  // namespace gq::cli

@@ -6,6 +6,7 @@
 #include "common/base/text.h"
 #include "common/job/flag_values.h"
 #include "common/job/flags.h"
+#include "common/job/performance_target.h"
 
 namespace gq::job {
 namespace {
@@ -16,6 +17,7 @@ using Values = std::span<const std::string>;
 constexpr unsigned kQuantizing =
     kVerbRun | kVerbQuantize | kVerbRequantize | kVerbDryRun | kVerbExplore;
 constexpr unsigned kWithData = kQuantizing | kVerbEvaluate;
+constexpr unsigned kComparing = kWithData | kVerbDequantize;
 constexpr unsigned kCompiling = kVerbRun | kVerbCompile;
 constexpr unsigned kOnBoard = kVerbRun | kVerbCompile | kVerbBoardRun;
 constexpr unsigned kAll = kWithData | kVerbAnalyze | kVerbDequantize | kOnBoard;
@@ -133,6 +135,10 @@ absl::Status ApplyLabels(const FlagDef& flag, Values values, JobRequest& request
   return absl::OkStatus();
 }
 
+absl::Status CheckPerformance(const FlagDef& /*flag*/, const std::string& value) {
+  return ParsePerformanceTarget(value).status();
+}
+
 absl::Status ApplyYes(const FlagDef&, Values, JobRequest& request) {
   request.spec.set_consent(true);
   request.local.yes = true;
@@ -147,28 +153,30 @@ std::vector<FlagDef> MakeTable() {
        {}, kAll, kEverywhere, GQ_LOCAL_TEXT(model)},
       {"calibration-data", kPaths, "PATH...", kFiles, "seeded random data, with a warning",
        "Calibration samples: .npy, .npz (keys are input names), several files, or folders of them.",
-       {}, kQuantizing, kEverywhere, GQ_LOCAL_TEXTS(calibration_data)},
+       {}, kQuantizing | kVerbDequantize, kEverywhere, GQ_LOCAL_TEXTS(calibration_data)},
       {"evaluation-data", kPaths, "PATH...", kFiles, "the calibration data",
        "Samples to judge the result on; same forms as --calibration-data.",
-       {}, kWithData, kEverywhere, GQ_LOCAL_TEXTS(evaluation_data)},
+       {}, kVerbAnalyze | kComparing | kVerbBoardRun, kEverywhere, GQ_LOCAL_TEXTS(evaluation_data)},
       {"labels", kValue, "PATH", kFiles, "none", "Integer labels of the evaluation samples (.npy); enables true top-1 and top-5.",
        {}, kWithData, kEverywhere, GQ_LOCAL_TEXT(labels)},
       {"reference", kValue, "FP32.onnx", kFiles, "the stripped model", "The true FP32 model to measure against (requantize, evaluate).",
        {}, kVerbRun | kVerbRequantize | kVerbEvaluate, kEverywhere, GQ_LOCAL_TEXT(reference)},
+      {"quantized", kValue, "Q.onnx", kFiles, "none", "The quantized form of the model: its error is shown tensor by tensor.",
+       {}, kVerbAnalyze, kEverywhere, GQ_LOCAL_TEXT(quantized)},
       {"from", kValue, "JOB", kFiles, "none", "Start from the result of an earlier job (@last works).",
        {}, kVerbRun, kClientOnly, GQ_SPEC_TEXT(from_job)},
       {"num-samples", kValue, "N", kFiles, "all", "Number of calibration and evaluation samples to use.",
-       {}, kWithData, kEverywhere, GQ_SPEC_INTEGER(num_samples, 1, kMaxCount)},
+       {}, kComparing | kVerbAnalyze, kEverywhere, GQ_SPEC_INTEGER(num_samples, 1, kMaxCount)},
       {"seed", kValue, "N", kFiles, "42", "Seed for everything random.",
-       {}, kWithData | kVerbAnalyze, kEverywhere, GQ_SPEC_INTEGER(seed, 0, INT64_MAX)},
+       {}, kComparing | kVerbAnalyze, kEverywhere, GQ_SPEC_INTEGER(seed, 0, INT64_MAX)},
       {"input-shape", kRepeat, "NAME=DIMS", kFiles, "batch 1", "Pins dynamic dimensions, like x=1x3x224x224; may be repeated.",
        {}, kAll, kEverywhere, GQ_SPEC_CHECKED_TEXTS(input_shape, CheckInputShape)},
       {"allow-nonfinite", kSwitch, "", kFiles, "off", "Skip samples that hold NaN or Inf, with a warning, instead of failing.",
-       {}, kWithData, kEverywhere, GQ_SPEC_SWITCH(allow_nonfinite)},
+       {}, kComparing, kEverywhere, GQ_SPEC_SWITCH(allow_nonfinite)},
       {"file", kValue, "run.yaml", kFiles, "none", "The job from a file; flags win over it.",
-       {}, kVerbRun, kClientOnly, GQ_LOCAL_TEXT(run_file)},
+       {}, kQuantizing, kEverywhere, GQ_LOCAL_TEXT(run_file)},
       {"detail", kValue, "run.detail.yaml", kFiles, "beside run.yaml", "Details of the steps in run.yaml.",
-       {}, kVerbRun, kClientOnly, GQ_LOCAL_TEXT(detail_file)},
+       {}, kQuantizing, kEverywhere, GQ_LOCAL_TEXT(detail_file)},
 
       {"config", kValue, "PATH|PRESET", kScheme, "derived from the model",
        "Quark JSON, or a built-in preset: full_vint8, full_bf16, full_fp16, vint8_bf16_head_tail, xint8, w8a8, w8a8_dynamic, w4a8_dynamic, w8a16.",
@@ -199,7 +207,7 @@ std::vector<FlagDef> MakeTable() {
       {"mixed-form", kValue, "FORM", kScheme, "float", "How mixed models are written.",
        {"float", "cast"}, kQuantizing, kEverywhere, GQ_SPEC_TEXT(mixed_form)},
       {"edge-quant", kValue, "WHERE", kScheme, "none", "Quantized inputs or outputs; changes the runtime contract, so it needs consent.",
-       {"none", "input", "output", "both", "auto"}, kVerbRun | kVerbQuantize, kEverywhere, GQ_SPEC_TEXT(edge_quant)},
+       {"none", "input", "output", "both", "auto"}, kVerbRun | kVerbQuantize | kVerbCompile, kEverywhere, GQ_SPEC_TEXT(edge_quant)},
       {"head", kValue, "N", kScheme, "1", "Compute layers in the head of vint8_bf16_head_tail.",
        {}, kQuantizing, kEverywhere, GQ_SPEC_INTEGER(head, 0, kMaxCount)},
       {"tail", kValue, "N", kScheme, "1", "Compute layers in its tail.",
@@ -213,7 +221,7 @@ std::vector<FlagDef> MakeTable() {
       {"engine", kValue, "NAME", kScheme, "native", "Quantizer: the built-in one, or an installed AMD Quark.",
        {"native", "quark"}, kQuantizing, kEverywhere, GQ_SPEC_TEXT(engine)},
       {"plugin", kRepeat, "NAME", kScheme, "none", "A plugin that the server offers; needs consent.",
-       {}, kVerbRun, kClientOnly, GQ_SPEC_TEXTS(plugin)},
+       {}, kQuantizing, kEverywhere, GQ_SPEC_TEXTS(plugin)},
 
       {"target-accuracy", kRepeat, "EXPR", kGoal, "by task type",
        "Goal, METRIC OP NUMBER[%] with a metric of psnr passrate cosine mse mae max_abs top1 top5 snr, like \"psnr>30\" or \"top1>=fp32-1%\"; may be repeated, all must hold.",
@@ -228,10 +236,10 @@ std::vector<FlagDef> MakeTable() {
        {}, kVerbRun, kClientOnly, GQ_SPEC_SWITCH(explore)},
       {"explore-strategy", kValue, "NAME", kGoal, "greedy", "greedy (the documented one) or sensitivity (faster and better).",
        {"greedy", "sensitivity"}, kVerbRun | kVerbExplore, kEverywhere, GQ_SPEC_TEXT(explore_strategy)},
-      {"explore-limit", kRepeat, "KEY=VALUE", kGoal, "none", "Limit of the search, like max_share=0.3.",
+      {"explore-limit", kRepeat, "KEY=VALUE", kGoal, "none", "Limit of the search: max_share=0.3, max_iterations=50, time_budget=10m, pass_rate, min_gain_db, patience, precision, keep, forbid; may be repeated.",
        {}, kVerbRun | kVerbExplore, kEverywhere, GQ_SPEC_CHECKED_TEXTS(explore_limit, CheckKeyValue)},
       {"target-performance", kRepeat, "EXPR", kGoal, "none", "Performance goal, like \"latency_p50<5ms\".",
-       {}, kVerbRun, kClientOnly, GQ_SPEC_TEXTS(target_performance)},
+       {}, kVerbRun, kClientOnly, GQ_SPEC_CHECKED_TEXTS(target_performance, CheckPerformance)},
 
       {"device", kValue, "NAME", kTarget, "ve2 where the scheme is legal there, else the first device that takes it",
        "ve2, ve2-xc2ve3858, ve2-xc2ve3558, ve2-xc2ve3358, or one that the lab registered ('gq boards list').",
@@ -241,6 +249,10 @@ std::vector<FlagDef> MakeTable() {
       {"compiler-option", kRepeat, "KEY=VALUE", kTarget, "by classification",
        "Overrides one compiler option: dp_size, tp_size, optimize_level, threshold_gops_percent, keep_outputs, preferred_data_storage, logging_level, fe_args+.",
        {}, kCompiling, kEverywhere, GQ_SPEC_CHECKED_TEXTS(compiler_option, CheckKeyValue)},
+      {"show-options", kSwitch, "", kTarget, "off", "Only print class, compiler options and vitisai_config.json; compile nothing.",
+       {}, kVerbCompile, kClientOnly, GQ_LOCAL_SWITCH(show_options)},
+      {"compiled", kValue, "DIR", kTarget, "none", "Instead of a model: report what a finished compile left in this folder.",
+       {}, kVerbAnalyze, kEverywhere, GQ_LOCAL_TEXT(compiled)},
       {"offload-goal", kValue, "GOAL", kTarget, "best", "none: one compile; best: compiler options are tried; full: the quantization may change too.",
        {"none", "best", "full"}, kCompiling, kClientOnly, GQ_SPEC_TEXT(offload_goal)},
       {"compile-rounds", kValue, "N", kTarget, "4", "Bound on the number of compiles.",
@@ -299,18 +311,7 @@ std::vector<FlagDef> MakeTable() {
 
 // One line each: deleting the line makes the flag or value available.
 constexpr std::string_view kUnavailable[] = {
-    "mode=dry-run",
-    "mode=requantize",
-    "engine=quark",
-    "explore",
-    "explore-strategy",
-    "explore-limit",
-    "target-performance",
-    "plugin",
-    "activation-script",
     "from",
-    "file",
-    "detail",
 };
 
 }  // namespace

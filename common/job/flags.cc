@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/run_file.h"
 
 namespace gq::job {
 namespace {
@@ -175,6 +176,17 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
     const Binding& binding = bindings_.at(flag.name);
     GQ_RETURN_IF_ERROR(ApplyFlag(flag, binding.values, request));
   }
+  if (!request.local.run_file.empty()) {
+    GQ_ASSIGN_OR_RETURN(const RunFile file,
+                        ReadRunFile(request.local.run_file, request.local.detail_file));
+    GQ_RETURN_IF_ERROR(
+        ApplyRunFile(file, [this](std::string_view name) { return Given(name); }, request));
+    // A verb of gq-worker says itself what is done.
+    if (program_ == Program::kWorker) request.spec.set_kind(KindOfVerb(verb_));
+  } else if (!request.local.detail_file.empty()) {
+    return MakeError(Reason::kInvalidFlag, "--detail needs -f run.yaml",
+                     "the details are those of the steps in run.yaml");
+  }
   if (!positional_model_.empty()) {
     if (!request.local.model.empty()) {
       return MakeError(Reason::kInvalidFlag, "the model was given twice",
@@ -182,10 +194,16 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
     }
     request.local.model = positional_model_;
   }
-  if (request.local.model.empty()) {
+  if (request.local.model.empty() && request.local.compiled.empty()) {
     return MakeError(Reason::kInvalidFlag, "--model is missing",
                      "give the .onnx or .onnxtxt file: --model PATH");
   }
+  if (!request.local.model.empty() && !request.local.compiled.empty()) {
+    return MakeError(Reason::kInvalidFlag, "--compiled and a model exclude each other",
+                     "analyze one of them at a time");
+  }
+  // The options follow from an analysis of the model.
+  if (request.local.show_options) request.spec.set_kind(gq::v1::JOB_KIND_ANALYZE);
   if (verb_ == kVerbEvaluate && request.local.reference.empty()) {
     return MakeError(Reason::kInvalidFlag, "--reference is missing",
                      "give the FP32 model to measure against: --reference FP32.onnx");
@@ -194,6 +212,12 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
       request.spec.kind() != gq::v1::JOB_KIND_REQUANTIZE) {
     return MakeError(Reason::kInvalidFlag, "--reference needs --mode requantize",
                      "to compare two models use: gq evaluate MODEL --reference FP32.onnx");
+  }
+  if (!request.local.quantized.empty()) {
+    request.local.reference = std::exchange(request.local.model, request.local.quantized);
+  } else if (verb_ == kVerbAnalyze && !request.local.evaluation_data.empty()) {
+    return MakeError(Reason::kInvalidFlag, "--evaluation-data needs --quantized",
+                     "name the quantized form of the model: --quantized Q.onnx");
   }
   GQ_RETURN_IF_ERROR(CheckMixedLayers(verb_, request.spec));
   if (!request.local.labels.empty() && request.local.evaluation_data.empty()) {

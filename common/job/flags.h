@@ -37,6 +37,7 @@ enum class Program { kClient, kWorker };
 struct LocalOptions {
   std::string model;
   std::string reference;
+  std::string quantized;  // analyze; Take() makes it the model, and the model its reference
   std::vector<std::string> calibration_data;  // files and folders, in the order given
   std::vector<std::string> evaluation_data;
   std::string labels;
@@ -45,6 +46,8 @@ struct LocalOptions {
   std::string detail_file;
   std::string server;
   std::string work_dir = "gq-runs";
+  std::string compiled;       // folder of a finished compile, in place of a model
+  bool show_options = false;  // of the compiler, and nothing else
   bool detach = false;
   bool json = false;
   bool yes = false;

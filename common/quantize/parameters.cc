@@ -1,6 +1,8 @@
 #include "common/quantize/parameters.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -16,13 +18,37 @@ using base::Reason;
 struct WeightRule {
   ElementType type;
   bool symmetric;
+  double percentile = 100;  // of the values that a float scale keeps in range
 };
 
 WeightRule RuleOf(const QuantizeContext& context, const std::string& name) {
   if (const TensorOverride* override = context.targets.Override(name)) {
     return {override->type, override->symmetric};
   }
-  return {context.settings.weight_type, context.settings.weight_symmetric};
+  WeightRule rule = {context.settings.weight_type, context.settings.weight_symmetric};
+  constexpr std::string_view kPercentile = "Percentile:";
+  const std::string method = context.config.options.weight_calibrate_method.value_or("");
+  if (method.starts_with(kPercentile)) {
+    const double percentile = std::atof(method.c_str() + kPercentile.size());
+    if (percentile > 50) rule.percentile = percentile;
+  }
+  return rule;
+}
+
+// What stays in range: |x| up to the percentile of |x|, or both ends without symmetry (nearest
+// rank).
+ValueRange PercentileRange(std::span<const float> values, double percentile, bool symmetric) {
+  std::vector<float> sorted(values.begin(), values.end());
+  if (symmetric) {
+    for (float& value : sorted) value = std::abs(value);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  const auto count = static_cast<double>(sorted.size());
+  const auto rank = static_cast<size_t>(std::max(std::ceil(percentile / 100 * count), 1.0)) - 1;
+  ValueRange range;
+  range.max = sorted[rank];
+  range.min = symmetric ? -range.max : sorted[sorted.size() - 1 - rank];
+  return range;
 }
 
 QuantParams ParamsOf(std::span<const float> values, const WeightRule& rule,
@@ -40,6 +66,10 @@ QuantParams ParamsOf(std::span<const float> values, const WeightRule& rule,
                            settings.reduce_range);
     case WeightMethod::kFloatMinMax:
       break;
+  }
+  if (rule.percentile < 100 && !values.empty()) {
+    return IntegerParams(PercentileRange(values, rule.percentile, rule.symmetric), rule.type,
+                         rule.symmetric, ScaleType::kFloat32, settings.reduce_range);
   }
   return IntegerParams(RangeOfValues(values), rule.type, rule.symmetric, ScaleType::kFloat32,
                        settings.reduce_range);

@@ -1,6 +1,11 @@
 #include "common/report/figures.h"
 
+#include <map>
+#include <optional>
+#include <utility>
+
 #include "common/base/text.h"
+#include "common/report/warning_groups.h"
 
 namespace gq::report {
 namespace {
@@ -101,6 +106,32 @@ void AddRecovery(const Json& report, std::vector<Fact>& facts) {
   facts.push_back({"Accuracy recovery", value});
 }
 
+// How close the stripped model is to the quantized one, and whether the new quantization is better.
+void AddStripped(const Json& report, std::vector<Fact>& facts) {
+  const Json& fidelity = At(report, {"dequantize", "fidelity"});
+  std::optional<double> worst;
+  for (const Json& output : ArrayAt(fidelity, {"outputs"})) {
+    const auto snr = NumberAt(output, {"snr_db"});
+    if (snr && (!worst || *snr < *worst)) worst = snr;
+  }
+  if (worst) {
+    facts.push_back(
+        {"Stripped model", StrCat("SNR ", FormatNumber(worst), " dB against the quantized one")});
+  }
+  const Json& requantize = At(report, {"evaluate", "requantize"});
+  if (!requantize.is_object()) return;
+  const std::string reference = TextAt(requantize, {"reference"});
+  const std::string measured = StrCat(
+      " (measured against the ", reference == "given" ? "FP32 model given" : "stripped model", ")");
+  if (const std::string why = TextAt(requantize, {"not_compared"}); !why.empty()) {
+    facts.push_back({"Requantized", StrCat("old model not measured: ", why)});
+  } else {
+    facts.push_back(
+        {"Requantized", StrCat(TrueAt(requantize, {"improved"}) ? "improved: " : "not improved: ",
+                               TextAt(requantize, {"reason"}), measured)});
+  }
+}
+
 void AddCompile(const Json& report, std::vector<Fact>& facts) {
   const Json& compile = At(report, {"compile"});
   if (!compile.is_object()) return;
@@ -195,6 +226,7 @@ std::vector<Fact> FactsOf(const Json& report) {
     facts.push_back({"Evaluated on", StrCat(FormatNumber(samples, 0), " samples",
                                             source.empty() ? "" : StrCat(" (", source, " data)"))});
   }
+  AddStripped(report, facts);
   AddCompile(report, facts);
   AddLatency(report, facts);
   if (const auto seconds = NumberAt(report, {"job", "seconds"})) {
@@ -204,11 +236,26 @@ std::vector<Fact> FactsOf(const Json& report) {
 }
 
 std::vector<WarningText> WarningsOf(const Json& report) {
-  std::vector<WarningText> warnings;
+  std::vector<std::string> steps;
+  std::map<std::string, std::vector<std::string>> texts;
   for (const Json& warning : ArrayAt(report, {"warnings"})) {
-    warnings.push_back({TextAt(warning, {"step"}), TextAt(warning, {"text"})});
+    const std::string step = TextAt(warning, {"step"});
+    if (!texts.contains(step)) steps.push_back(step);
+    texts[step].push_back(TextAt(warning, {"text"}));
+  }
+  std::vector<WarningText> warnings;
+  for (const std::string& step : steps) {
+    for (WarningGroup& group : GroupWarnings(texts[step])) {
+      warnings.push_back({step, std::move(group.text), group.count});
+    }
   }
   return warnings;
+}
+
+size_t CountOf(const std::vector<WarningText>& warnings) {
+  size_t count = 0;
+  for (const WarningText& warning : warnings) count += warning.count;
+  return count;
 }
 
 }  // namespace gq::report

@@ -50,12 +50,22 @@ constexpr VerbDef kVerbs[] = {
     {"evaluate", job::kVerbEvaluate, "Compare a model with its FP32 reference on a data set.",
      "gq-worker evaluate --model q.onnx --reference m.onnx --evaluation-data eval/", Evaluate,
      false},
-    {"dequantize", job::kVerbDequantize, "Turn a quantized model into a float one.", "", nullptr,
-     true},
-    {"requantize", job::kVerbRequantize, "Strip a quantization and quantize again.", "", nullptr,
-     true},
-    {"dry-run", job::kVerbDryRun, "Compare precisions; changes nothing.", "", nullptr, false},
-    {"explore", job::kVerbExplore, "Search for a mixed-precision assignment.", "", nullptr, true},
+    {"dequantize", job::kVerbDequantize, "Turn a quantized model into a float one.",
+     "gq-worker dequantize --model q.onnx --output f.onnx\n"
+     "  gq-worker dequantize --model q.onnx --evaluation-data eval/ --report r.json",
+     Dequantize, true},
+    {"requantize", job::kVerbRequantize, "Strip a quantization and quantize again.",
+     "gq-worker requantize --model q.onnx --calibration-data calib/ --output q2.onnx\n"
+     "  gq-worker requantize --model q.onnx --reference fp32.onnx --scheme bf16",
+     Requantize, true},
+    {"dry-run", job::kVerbDryRun, "Measure BF16 and VINT8 and say what to do; changes nothing.",
+     "gq-worker dry-run --model m.onnx --calibration-data calib/ --evaluation-data eval/", DryRun,
+     false},
+    {"explore", job::kVerbExplore,
+     "Quantize, measure, and search for the layers that need higher precision.",
+     "gq-worker explore --model m.onnx --calibration-data calib/ --evaluation-data eval/\n"
+     "      --explore-strategy sensitivity --target-accuracy 'snr>=20' --output q.onnx",
+     Explore, true},
 };
 
 // One verb's command and all that its flags are parsed into.

@@ -1,18 +1,24 @@
 #include "server/worker/step.h"
 
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/runtime/ort_library.h"
 #include "server/worker/steps/analyze.h"
+#include "server/worker/steps/dequantize.h"
+#include "server/worker/steps/dry_run.h"
 #include "server/worker/steps/evaluate.h"
+#include "server/worker/steps/explore.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/graph_quantize.h"
 #include "server/worker/steps/job_inputs.h"
+#include "server/worker/steps/layer_errors.h"
 #include "server/worker/steps/step_log.h"
 
 namespace gq::worker {
@@ -63,6 +69,7 @@ graph::TaskType EarlierTask(const gq::v1::Lease& lease) {
 absl::StatusOr<StepResult> GraphOptimizeStep(rpc::StepContext& context, const JobInputs& inputs,
                                              StepLog& log) {
   GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
+  GQ_RETURN_IF_ERROR(CheckSearch(inputs.spec));
   GQ_ASSIGN_OR_RETURN(GraphOptimizeResult result, RunGraphOptimize(inputs, log));
   GQ_ASSIGN_OR_RETURN(const fs::path output, context.files.output(kFloatModelFile));
   graph::SaveOptions save;
@@ -76,26 +83,22 @@ absl::StatusOr<StepResult> GraphOptimizeStep(rpc::StepContext& context, const Jo
   return step;
 }
 
-absl::StatusOr<StepResult> GraphQuantizeStep(rpc::StepContext& context, const JobInputs& inputs,
-                                             StepLog& log) {
+// What Graph Optimize of this job made; the model itself in a job without that step.
+absl::StatusOr<GraphOptimizeResult> LoadOptimized(const rpc::StepContext& context,
+                                                  const JobInputs& inputs, StepLog& log) {
   GraphOptimizeResult optimized;
+  if (!context.files.artifact(kFloatModelFile)) return TakeModelAsItIs(inputs, log);
   GQ_ASSIGN_OR_RETURN(optimized.float_model, LoadArtifact(context, kFloatModelFile));
   GQ_ASSIGN_OR_RETURN(optimized.user_model, graph::LoadModel(inputs.model));
   optimized.task = EarlierTask(context.lease);
+  optimized.report = EarlierReport(context.lease, "analysis");
   const json part = EarlierReport(context.lease, "renamed_nodes");
   if (part.contains("renamed_nodes")) {
     for (const auto& [from, to] : part["renamed_nodes"].items()) {
       if (to.is_string()) optimized.renamed_nodes[from] = to.get<std::string>();
     }
   }
-  GQ_ASSIGN_OR_RETURN(const fs::path output, context.files.output(kQuantizedModelFile));
-  GQ_ASSIGN_OR_RETURN(const fs::path config, context.files.output(kQuarkConfigFile));
-  GQ_ASSIGN_OR_RETURN(const GraphQuantizeResult result,
-                      RunGraphQuantize(inputs, optimized, output, log));
-  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(config, result.config_json));
-  StepResult step;
-  step.set_report_json(Dump(result.report));
-  return step;
+  return optimized;
 }
 
 absl::StatusOr<StepResult> EvaluateStep(rpc::StepContext& context, const JobInputs& inputs,
@@ -106,8 +109,12 @@ absl::StatusOr<StepResult> EvaluateStep(rpc::StepContext& context, const JobInpu
   } else {
     GQ_ASSIGN_OR_RETURN(const graph::Model reference, LoadArtifact(context, kFloatModelFile));
     GQ_ASSIGN_OR_RETURN(const graph::Model candidate, LoadArtifact(context, kQuantizedModelFile));
-    GQ_ASSIGN_OR_RETURN(result,
-                        RunEvaluate(inputs, reference, candidate, EarlierTask(context.lease), log));
+    const graph::TaskType task = EarlierTask(context.lease);
+    if (inputs.quantized) {
+      GQ_ASSIGN_OR_RETURN(result, RunRequantizedEvaluate(inputs, reference, candidate, task, log));
+    } else {
+      GQ_ASSIGN_OR_RETURN(result, RunEvaluate(inputs, reference, candidate, task, log));
+    }
   }
   StepResult step;
   step.set_verdict(VerdictOf(result.evaluation.verdict));
@@ -115,17 +122,137 @@ absl::StatusOr<StepResult> EvaluateStep(rpc::StepContext& context, const JobInpu
   return step;
 }
 
+absl::StatusOr<StepResult> DequantizeStep(rpc::StepContext& context, const JobInputs& inputs,
+                                          StepLog& log) {
+  GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
+  GQ_ASSIGN_OR_RETURN(const fs::path output, context.files.output(kStrippedModelFile));
+  GQ_ASSIGN_OR_RETURN(const DequantizeResult result, RunDequantize(inputs, output, log));
+  StepResult step;
+  step.set_report_json(Dump(result.report));
+  return step;
+}
+
+// Writes iterations to the server's ledger.
+class LeaseJournal : public explore::Journal {
+ public:
+  explicit LeaseJournal(rpc::StepContext& context) : context_(context) {}
+  absl::Status Record(const explore::IterationRecord& record) override {
+    gq::v1::Iteration iteration = ToIteration(record, context_.lease.step_index());
+    char folder[48];
+    std::snprintf(folder, sizeof folder, "iterations/%02d/%s", record.number, kQuarkConfigFile);
+    GQ_ASSIGN_OR_RETURN(const fs::path config, context_.files.output(folder));
+    GQ_RETURN_IF_ERROR(base::WriteFileAtomically(config, record.config_json));
+    return context_.channel.SendIteration(iteration);
+  }
+
+ private:
+  rpc::StepContext& context_;
+};
+
+absl::StatusOr<StepResult> ExploreStep(rpc::StepContext& context, const JobInputs& inputs,
+                                       StepLog& log) {
+  GQ_ASSIGN_OR_RETURN(const GraphOptimizeResult optimized, LoadOptimized(context, inputs, log));
+  GQ_ASSIGN_OR_RETURN(const graph::Model quantized, LoadArtifact(context, kQuantizedModelFile));
+  const json quantize_report = EarlierReport(context.lease, "sizes");
+  const json evaluate_report = EarlierReport(context.lease, "verdict");
+  GQ_ASSIGN_OR_RETURN(const fs::path output, context.files.output(kQuantizedModelFile));
+  GQ_ASSIGN_OR_RETURN(const fs::path config, context.files.output(kQuarkConfigFile));
+  std::vector<explore::IterationRecord> earlier;
+  for (const auto& iteration : context.lease.iterations()) {
+    earlier.push_back(FromIteration(iteration));
+  }
+  LeaseJournal journal(context);
+  GQ_ASSIGN_OR_RETURN(
+      const ExploreResult result,
+      RunExplore(inputs, optimized, {quantized, quantize_report, evaluate_report},
+                 {.model = output, .iterations = output.parent_path() / "iterations"}, earlier,
+                 journal, log));
+  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(config, result.config_json));
+  StepResult step;
+  step.set_verdict(result.verdict);
+  step.set_report_json(Dump(result.report));
+  return step;
+}
+
+// Searches inside Graph Quantize (automatic_mixed_precision): the best model takes the place of
+// `quantized`.
+absl::Status SearchInQuantize(rpc::StepContext& context, const JobInputs& inputs,
+                              const GraphOptimizeResult& optimized, const fs::path& output,
+                              GraphQuantizeResult& quantized, StepLog& log) {
+  GQ_ASSIGN_OR_RETURN(
+      const EvaluateResult evaluated,
+      RunEvaluate(inputs, optimized.float_model, quantized.emitted, optimized.task, log));
+  std::vector<explore::IterationRecord> earlier;
+  for (const auto& iteration : context.lease.iterations()) {
+    earlier.push_back(FromIteration(iteration));
+  }
+  LeaseJournal journal(context);
+  GQ_ASSIGN_OR_RETURN(
+      ExploreResult found,
+      RunExplore(inputs, optimized, {quantized.emitted, quantized.report, evaluated.report},
+                 {.model = output, .iterations = output.parent_path() / "iterations"}, earlier,
+                 journal, log));
+  quantized.config_json = std::move(found.config_json);
+  json trace = std::move(found.report);
+  if (const auto result = trace.find("result"); result != trace.end()) {
+    if (result->contains("graph_quantize"))
+      quantized.report = std::move((*result)["graph_quantize"]);
+    trace.erase("result");
+  }
+  quantized.report["explore"] = std::move(trace);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> GraphQuantizeStep(rpc::StepContext& context, const JobInputs& inputs,
+                                             StepLog& log) {
+  const bool as_it_is = !context.files.artifact(kFloatModelFile);
+  if (as_it_is) {
+    GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
+    GQ_RETURN_IF_ERROR(CheckSearch(inputs.spec));
+  }
+  GQ_ASSIGN_OR_RETURN(const GraphOptimizeResult optimized, LoadOptimized(context, inputs, log));
+  GQ_ASSIGN_OR_RETURN(const fs::path output, context.files.output(kQuantizedModelFile));
+  GQ_ASSIGN_OR_RETURN(const fs::path config, context.files.output(kQuarkConfigFile));
+  GQ_ASSIGN_OR_RETURN(GraphQuantizeResult result, RunGraphQuantize(inputs, optimized, output, log));
+  if (inputs.spec.search_in_quantize()) {
+    GQ_RETURN_IF_ERROR(SearchInQuantize(context, inputs, optimized, output, result, log));
+  }
+  if (as_it_is) {
+    // Evaluate compares with it.
+    GQ_ASSIGN_OR_RETURN(const fs::path reference, context.files.output(kFloatModelFile));
+    GQ_RETURN_IF_ERROR(graph::SaveModel(optimized.float_model, reference,
+                                        graph::SameLayout(optimized.float_model)));
+    result.report["analysis"] = {{"task", graph::TaskTypeName(optimized.task)}};
+  }
+  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(config, result.config_json));
+  StepResult step;
+  step.set_report_json(Dump(result.report));
+  return step;
+}
+
 absl::StatusOr<StepResult> Dispatch(rpc::StepContext& context, const JobInputs& inputs,
                                     StepLog& log) {
   switch (context.lease.kind()) {
+    case gq::v1::STEP_KIND_DEQUANTIZE:
+      return DequantizeStep(context, inputs, log);
     case gq::v1::STEP_KIND_GRAPH_OPTIMIZE:
       return GraphOptimizeStep(context, inputs, log);
     case gq::v1::STEP_KIND_GRAPH_QUANTIZE:
       return GraphQuantizeStep(context, inputs, log);
     case gq::v1::STEP_KIND_EVALUATE:
       return EvaluateStep(context, inputs, log);
+    case gq::v1::STEP_KIND_DRY_RUN: {
+      GQ_ASSIGN_OR_RETURN(const GraphOptimizeResult optimized, LoadOptimized(context, inputs, log));
+      GQ_ASSIGN_OR_RETURN(const json report, RunDryRun(inputs, optimized, log));
+      StepResult step;
+      step.set_report_json(Dump(report));
+      return step;
+    }
+    case gq::v1::STEP_KIND_EXPLORE:
+      return ExploreStep(context, inputs, log);
     case gq::v1::STEP_KIND_ANALYZE: {
-      GQ_ASSIGN_OR_RETURN(const json report, RunAnalyze(inputs, log));
+      GQ_ASSIGN_OR_RETURN(json report, RunAnalyze(inputs, log));
+      if (inputs.reference) GQ_RETURN_IF_ERROR(AddLayerErrors(inputs, log, report));
       StepResult step;
       step.set_report_json(Dump(report));
       return step;
@@ -164,6 +291,9 @@ absl::StatusOr<StepResult> RunLease(rpc::StepContext& context) {
   log.SetRewrite([&work_dir](std::string_view text) { return WithUserNames(text, work_dir); });
   auto inputs = InputsOfLease(context.lease, context.files);
   if (!inputs.ok()) return inputs.status();
+  if (const auto stripped = context.files.artifact(kStrippedModelFile)) {
+    *inputs = InputsAfterStrip(*std::move(inputs), *stripped);
+  }
   absl::StatusOr<StepResult> result = Dispatch(context, *inputs, log);
   if (result.ok()) return result;
   const absl::Status& error = result.status();

@@ -9,6 +9,7 @@ namespace gq::worker {
 
 // Names of results that later steps and users look for.
 inline constexpr char kFloatModelFile[] = "model_float.onnx";
+inline constexpr char kStrippedModelFile[] = "model_stripped.onnx";
 inline constexpr char kQuantizedModelFile[] = "model_quantized.onnx";
 inline constexpr char kQuarkConfigFile[] = "quark_config.json";
 

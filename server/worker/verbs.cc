@@ -1,21 +1,28 @@
 #include "server/worker/verbs.h"
 
+#include <algorithm>
+#include <iostream>
 #include <optional>
 #include <utility>
 
 #include "common/base/file.h"
+#include "common/base/log_format.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/compile/partition_report.h"
 #include "common/graph/analysis.h"
+#include "server/worker/finish.h"
 #include "server/worker/foreground_reporter.h"
 #include "server/worker/pipeline.h"
 #include "server/worker/staged_output.h"
 #include "server/worker/steps/analyze.h"
+#include "server/worker/steps/dry_run.h"
 #include "server/worker/steps/evaluate.h"
+#include "server/worker/steps/explore.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/graph_quantize.h"
 #include "server/worker/steps/job_inputs.h"
-#include "server/worker/summary.h"
+#include "server/worker/steps/layer_errors.h"
 
 namespace gq::worker {
 namespace {
@@ -24,48 +31,48 @@ namespace fs = std::filesystem;
 using base::StrCat;
 using nlohmann::json;
 
-constexpr int kGoalNotMet = 10;
-
-// The report is written before any output is moved to its place, so that a full disk leaves
-// neither.
-absl::StatusOr<std::optional<StagedOutput>> StageReport(const VerbOptions& options) {
-  if (options.report.empty()) return std::nullopt;
-  GQ_ASSIGN_OR_RETURN(StagedOutput staged, StagedOutput::Create(options.report));
-  return std::optional<StagedOutput>(std::move(staged));
-}
-
-absl::StatusOr<int> Finish(const Pipeline& pipeline, ForegroundReporter& reporter,
-                           std::optional<StagedOutput> report, std::optional<StagedOutput> output) {
-  SummaryFiles files;
-  if (report) {
-    GQ_RETURN_IF_ERROR(base::WriteFileAtomically(report->path(), pipeline.Report()));
-  }
-  if (output) {
-    GQ_RETURN_IF_ERROR(output->Commit());
-    files.model = output->output().string();
-  }
-  if (report) {
-    GQ_RETURN_IF_ERROR(report->Commit());
-    files.report = report->output().string();
-  }
-  const int code = pipeline.job().verdict() == gq::v1::VERDICT_GOAL_NOT_MET ? kGoalNotMet : 0;
-  reporter.Finish(SummaryText(pipeline, files), SummaryJson(pipeline, files, code));
-  return code;
-}
-
 fs::path DefaultOutput(const fs::path& model) {
   return fs::path(model.stem().string() + "_quantized.onnx");
 }
 
 }  // namespace
 
+// A finished compile in place of a model.
+absl::StatusOr<int> AnalyzeCompiled(const job::JobRequest& request, const VerbOptions& options) {
+  GQ_ASSIGN_OR_RETURN(auto file, StageReport(options));
+  GQ_ASSIGN_OR_RETURN(const compile::PartitionReport report,
+                      compile::AnalyzeCompiled(request.local.compiled));
+  const std::string text = compile::PartitionJson(report).dump(
+      2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (request.local.json) {
+    std::cout << compile::PartitionJson(report).dump(
+                     -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+              << "\n";
+  } else {
+    for (const std::string& line : compile::DescribePartitions(report)) {
+      std::cout << base::StripControl(line) << "\n";
+    }
+    for (const std::string& warning : report.warnings) {
+      std::cout << "Warning: " << base::StripControl(warning) << "\n";
+    }
+  }
+  if (!file) return 0;
+  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(file->path(), text + "\n"));
+  GQ_RETURN_IF_ERROR(file->Commit());
+  return 0;
+}
+
 absl::StatusOr<int> Analyze(const job::JobRequest& request, const VerbOptions& options) {
+  if (!request.local.compiled.empty()) return AnalyzeCompiled(request, options);
   GQ_ASSIGN_OR_RETURN(const JobInputs inputs, InputsOfRequest(request));
   GQ_ASSIGN_OR_RETURN(auto report, StageReport(options));
   ForegroundReporter reporter(request.local);
   Pipeline pipeline(inputs.spec, reporter);
-  pipeline.Add(gq::v1::STEP_KIND_ANALYZE, "Analyze",
-               [&](StepLog& log) { return RunAnalyze(inputs, log); });
+  pipeline.Add(gq::v1::STEP_KIND_ANALYZE, "Analyze", [&](StepLog& log) -> absl::StatusOr<json> {
+    GQ_ASSIGN_OR_RETURN(json part, RunAnalyze(inputs, log));
+    if (inputs.reference) GQ_RETURN_IF_ERROR(AddLayerErrors(inputs, log, part));
+    return part;
+  });
   GQ_RETURN_IF_ERROR(pipeline.Run());
   return Finish(pipeline, reporter, std::move(report), std::nullopt);
 }
@@ -93,7 +100,9 @@ absl::StatusOr<int> Quantize(const job::JobRequest& request, const VerbOptions& 
                  return quantized.report;
                });
   const bool evaluate =
-      options.evaluate || !inputs.evaluation.empty() || inputs.spec.target_accuracy_size() > 0;
+      options.evaluate || !inputs.evaluation.empty() || inputs.spec.target_accuracy_size() > 0 ||
+      std::find(inputs.spec.step().begin(), inputs.spec.step().end(), "evaluate") !=
+          inputs.spec.step().end();
   if (evaluate) {
     pipeline.Add(gq::v1::STEP_KIND_EVALUATE, "Evaluate", [&](StepLog& log) -> absl::StatusOr<json> {
       GQ_ASSIGN_OR_RETURN(
@@ -103,6 +112,66 @@ absl::StatusOr<int> Quantize(const job::JobRequest& request, const VerbOptions& 
       return std::move(result.report);
     });
   }
+  GQ_RETURN_IF_ERROR(pipeline.Run());
+  return Finish(pipeline, reporter, std::move(report), std::move(output));
+}
+
+absl::StatusOr<int> DryRun(const job::JobRequest& request, const VerbOptions& options) {
+  GQ_ASSIGN_OR_RETURN(const JobInputs inputs, InputsOfRequest(request));
+  GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
+  GQ_ASSIGN_OR_RETURN(auto report, StageReport(options));
+  ForegroundReporter reporter(request.local);
+  Pipeline pipeline(inputs.spec, reporter);
+  GraphOptimizeResult optimized;
+  pipeline.Add(gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "Graph Optimize",
+               [&](StepLog& log) -> absl::StatusOr<json> {
+                 GQ_ASSIGN_OR_RETURN(optimized, RunGraphOptimize(inputs, log));
+                 return optimized.report;
+               });
+  pipeline.Add(gq::v1::STEP_KIND_DRY_RUN, "Dry Run",
+               [&](StepLog& log) { return RunDryRun(inputs, optimized, log); });
+  GQ_RETURN_IF_ERROR(pipeline.Run());
+  return Finish(pipeline, reporter, std::move(report), std::nullopt);
+}
+
+absl::StatusOr<int> Explore(const job::JobRequest& request, const VerbOptions& options) {
+  GQ_ASSIGN_OR_RETURN(const JobInputs inputs, InputsOfRequest(request));
+  GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
+  GQ_RETURN_IF_ERROR(CheckSearch(inputs.spec));
+  GQ_ASSIGN_OR_RETURN(auto report, StageReport(options));
+  GQ_ASSIGN_OR_RETURN(StagedOutput output,
+                      StagedOutput::Create(options.output.empty() ? DefaultOutput(inputs.model)
+                                                                  : fs::path(options.output)));
+  ForegroundReporter reporter(request.local);
+  Pipeline pipeline(inputs.spec, reporter);
+  GraphOptimizeResult optimized;
+  GraphQuantizeResult quantized;
+  EvaluateResult evaluated;
+  pipeline.Add(gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "Graph Optimize",
+               [&](StepLog& log) -> absl::StatusOr<json> {
+                 GQ_ASSIGN_OR_RETURN(optimized, RunGraphOptimize(inputs, log));
+                 return optimized.report;
+               });
+  pipeline.Add(gq::v1::STEP_KIND_GRAPH_QUANTIZE, "Graph Quantize",
+               [&](StepLog& log) -> absl::StatusOr<json> {
+                 GQ_ASSIGN_OR_RETURN(quantized,
+                                     RunGraphQuantize(inputs, optimized, output.path(), log));
+                 return quantized.report;
+               });
+  pipeline.Add(gq::v1::STEP_KIND_EVALUATE, "Evaluate", [&](StepLog& log) -> absl::StatusOr<json> {
+    GQ_ASSIGN_OR_RETURN(evaluated, RunEvaluate(inputs, optimized.float_model, quantized.emitted,
+                                               optimized.task, log));
+    return evaluated.report;
+  });
+  pipeline.Add(gq::v1::STEP_KIND_EXPLORE, "Explore", [&](StepLog& log) -> absl::StatusOr<json> {
+    explore::MemoryJournal journal;
+    GQ_ASSIGN_OR_RETURN(
+        ExploreResult result,
+        RunExplore(inputs, optimized, {quantized.emitted, quantized.report, evaluated.report},
+                   {.model = output.path()}, {}, journal, log));
+    pipeline.SetVerdict(result.verdict);
+    return std::move(result.report);
+  });
   GQ_RETURN_IF_ERROR(pipeline.Run());
   return Finish(pipeline, reporter, std::move(report), std::move(output));
 }

@@ -20,6 +20,10 @@ struct VerbOptions {
 // left behind.
 absl::StatusOr<int> Analyze(const job::JobRequest& request, const VerbOptions& options);
 absl::StatusOr<int> Quantize(const job::JobRequest& request, const VerbOptions& options);
+absl::StatusOr<int> Dequantize(const job::JobRequest& request, const VerbOptions& options);
+absl::StatusOr<int> Requantize(const job::JobRequest& request, const VerbOptions& options);
 absl::StatusOr<int> Evaluate(const job::JobRequest& request, const VerbOptions& options);
+absl::StatusOr<int> DryRun(const job::JobRequest& request, const VerbOptions& options);
+absl::StatusOr<int> Explore(const job::JobRequest& request, const VerbOptions& options);
 
 }  // namespace gq::worker

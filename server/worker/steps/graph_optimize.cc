@@ -11,9 +11,10 @@
 #include "common/graph/optimize.h"
 #include "common/runtime/constant_evaluator.h"
 #include "server/worker/steps/equivalence.h"
+#include "server/worker/steps/input_shapes.h"
 #include "server/worker/steps/model_json.h"
+#include "server/worker/steps/plugins.h"
 #include "server/worker/steps/sample_data.h"
-#include "server/worker/steps/shape_hint.h"
 #include "server/worker/steps/stopwatch.h"
 #include "server/worker/steps/strategy.h"
 
@@ -32,6 +33,19 @@ std::string Shapes(const std::vector<graph::TensorInfo>& tensors) {
     for (const int64_t dim : tensor.shape) dims.push_back(dim < 0 ? "?" : StrCat(dim));
     parts.push_back(StrCat(tensor.name, " ", tensor.dtype, "[", base::StrJoin(dims, ","), "]"));
   }
+  return base::StrJoin(parts, ", ");
+}
+
+// Operators of domains that gq knows nothing of.
+std::string ForeignOperators(const graph::Model& model) {
+  std::map<std::string, int> counts;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    if (!graph::IsKnownDomain(node.domain())) {
+      ++counts[StrCat(node.domain(), ".", node.op_type())];
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [op, count] : counts) parts.push_back(StrCat(op, " ", count));
   return base::StrJoin(parts, ", ");
 }
 
@@ -58,16 +72,6 @@ absl::Status RefuseQuantized(const graph::Analysis& analysis) {
 bool ChangedPrecision(const graph::OptimizeReport& report) {
   return std::any_of(report.passes.begin(), report.passes.end(),
                      [](const auto& pass) { return pass.name == "float32-conversion"; });
-}
-
-// The data often knows the dimensions that the model leaves open.
-absl::Status WithShapeHint(const absl::Status& error, const JobInputs& inputs,
-                           const graph::Model& model) {
-  if (base::GetReason(error) != Reason::kDynamicShape) return error;
-  const std::string flags = ShapeFlagsFromData(inputs, model);
-  if (flags.empty()) return error;
-  return MakeError(Reason::kDynamicShape, base::FromAbsl(error.message()),
-                   StrCat("the calibration data suggests: ", flags));
 }
 
 graph::Analysis Refine(graph::Analysis analysis, const graph::Analysis& optimized,
@@ -115,22 +119,27 @@ absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, St
   Stopwatch watch;
   GraphOptimizeResult result;
   GQ_ASSIGN_OR_RETURN(result.user_model, graph::LoadModel(inputs.model));
+  GQ_ASSIGN_OR_RETURN(const json plugins, ApplyModelPlugins(inputs, log, result.user_model));
   for (const std::string& note : result.user_model.notes()) log.Info("Load", note);
   graph::Analysis analysis = graph::Analyze(result.user_model);
   log.Info("Analyze", DescribeModel(analysis));
   GQ_RETURN_IF_ERROR(RefuseQuantized(analysis));
+  if (const std::string foreign = ForeignOperators(result.user_model); !foreign.empty()) {
+    log.Info("Analyze", StrCat("operators of other domains are kept as they are and are never "
+                               "quantized: ",
+                               foreign));
+  }
   watch.Lap("load");
 
   GQ_ASSIGN_OR_RETURN(const Strategy strategy,
                       ChooseStrategy(inputs.spec, result.user_model, analysis.task));
-  GQ_ASSIGN_OR_RETURN(const graph::OptimizeOptions options,
+  GQ_ASSIGN_OR_RETURN(graph::OptimizeOptions options,
                       OptimizeOptionsFor(inputs.spec, strategy.config));
+  GQ_ASSIGN_OR_RETURN(options.input_shapes, InputShapes(inputs, result.user_model, log));
   result.float_model = result.user_model;
   runtime::OrtConstantEvaluator evaluator;
-  absl::StatusOr<graph::OptimizeReport> optimization =
-      graph::OptimizeGraph(result.float_model, options, evaluator, log);
-  if (!optimization.ok()) return WithShapeHint(optimization.status(), inputs, result.user_model);
-  graph::OptimizeReport optimized = *std::move(optimization);
+  GQ_ASSIGN_OR_RETURN(graph::OptimizeReport optimized,
+                      graph::OptimizeGraph(result.float_model, options, evaluator, log));
   for (const graph::PassReport& pass : optimized.passes) {
     log.Info("Optimize", StrCat(pass.name, ": ", pass.changed, " changed"));
     for (const std::string& detail : pass.details) {
@@ -176,18 +185,31 @@ absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, St
       {"notes", result.user_model.notes()},
       {"warnings", log.warnings()},
       {"identity", IdentityJson(inputs.spec)}};
+  if (!plugins.empty()) result.report["plugins"] = plugins;
   watch.Lap("report");
   result.report["seconds"] = watch.Seconds();
   return result;
 }
 
-absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path,
-                                        const gq::v1::JobSpec& spec, base::Reporter& reporter) {
+absl::StatusOr<GraphOptimizeResult> TakeModelAsItIs(const JobInputs& inputs, StepLog& log) {
+  GraphOptimizeResult result;
+  GQ_ASSIGN_OR_RETURN(result.user_model, graph::LoadModel(inputs.model));
+  const graph::Analysis analysis = graph::Analyze(result.user_model);
+  log.Info("Analyze", DescribeModel(analysis));
+  GQ_RETURN_IF_ERROR(RefuseQuantized(analysis));
+  log.Info("Optimize", "there is no graph_optimize step: the model is taken as it is");
+  GQ_ASSIGN_OR_RETURN(result.float_model, LoadStatic(inputs.model, inputs, log));
+  result.task = TaskOf(inputs.spec, graph::Analyze(result.float_model).task);
+  return result;
+}
+
+absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path, const JobInputs& inputs,
+                                        base::Reporter& reporter) {
   GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path));
   for (const std::string& note : model.notes()) reporter.Info("Load", note);
-  if (spec.input_shape().empty() && runtime::InputSpecs(model).ok()) return model;
+  if (inputs.spec.input_shape().empty() && runtime::InputSpecs(model).ok()) return model;
   graph::OptimizeOptions options;
-  GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
+  GQ_ASSIGN_OR_RETURN(options.input_shapes, InputShapes(inputs, model, reporter));
   options.fuse = options.simplify = options.optimize = options.npu = false;
   options.to_float32 = false;
   options.min_opset = 0;

@@ -26,10 +26,14 @@ struct GraphOptimizeResult {
 // LoadModel, OptimizeGraph, ChooseStrategy, DataSet and CheckEquivalence.
 absl::StatusOr<GraphOptimizeResult> RunGraphOptimize(const JobInputs& inputs, StepLog& log);
 
+// What Graph Optimize gives in a job without that step: the model itself, its shapes static. Its
+// report is empty. Errors: ALREADY_QUANTIZED and those of LoadStatic.
+absl::StatusOr<GraphOptimizeResult> TakeModelAsItIs(const JobInputs& inputs, StepLog& log);
+
 // Loads a model and makes its shapes static, without any other change; for models that are compared
-// or looked at as they are. `role` leads the messages: "model", "reference".
-absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path,
-                                        const gq::v1::JobSpec& spec, base::Reporter& reporter);
+// or looked at as they are.
+absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path, const JobInputs& inputs,
+                                        base::Reporter& reporter);
 
 // Task type that the request names, else `detected`.
 graph::TaskType TaskOf(const gq::v1::JobSpec& spec, graph::TaskType detected);

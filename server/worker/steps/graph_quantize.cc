@@ -10,9 +10,12 @@
 #include "common/quantize/quark_json.h"
 #include "common/quantize/settings.h"
 #include "server/worker/steps/model_json.h"
+#include "server/worker/steps/plugins.h"
+#include "server/worker/steps/quark_engine.h"
 #include "server/worker/steps/sample_data.h"
 #include "server/worker/steps/stopwatch.h"
 #include "server/worker/steps/strategy.h"
+#include "server/worker/steps/transformer.h"
 
 namespace gq::worker {
 namespace {
@@ -20,16 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::StrCat;
 using nlohmann::json;
-
-// How the result lies on disk: as the user's model did, its data file named after the new model.
-graph::SaveOptions LayoutFor(const graph::Model& user_model, const fs::path& output) {
-  graph::SaveOptions options;
-  options.layout = user_model.layout();
-  if (options.layout == graph::DataLayout::kExternalFile) {
-    options.external_file = output.filename().string() + ".data";
-  }
-  return options;
-}
 
 std::string Counts(const json& counts) {
   std::vector<std::string> parts;
@@ -76,17 +69,33 @@ absl::StatusOr<SampleData> OpenData(const JobInputs& inputs, const GraphOptimize
 
 }  // namespace
 
+graph::SaveOptions LayoutFor(const graph::Model& user_model, const fs::path& output) {
+  graph::SaveOptions options;
+  options.layout = user_model.layout();
+  if (options.layout == graph::DataLayout::kExternalFile) {
+    options.external_file = output.filename().string() + ".data";
+  }
+  return options;
+}
+
 absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
                                                      const GraphOptimizeResult& optimized,
                                                      const fs::path& output, StepLog& log) {
   Stopwatch watch;
-  GQ_ASSIGN_OR_RETURN(
-      const Strategy strategy,
-      ChooseStrategy(inputs.spec, optimized.user_model, optimized.task, &optimized.float_model));
+  GQ_ASSIGN_OR_RETURN(Strategy strategy, ChooseStrategy(inputs.spec, optimized.user_model,
+                                                        optimized.task, &optimized.float_model));
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
   for (const std::string& warning : strategy.warnings) log.Warn("Config", warning);
   GQ_ASSIGN_OR_RETURN(const SampleData data, OpenData(inputs, optimized, strategy.config, log));
+  if (strategy.judge_residuals) {
+    GQ_RETURN_IF_ERROR(KeepResidualStream(optimized.float_model, *data.samples,
+                                          inputs.spec.allow_nonfinite(), log, strategy));
+    log.Info("Strategy", strategy.sentences.back());
+  }
   watch.Lap("prepare");
+  if (inputs.spec.engine() == "quark") {
+    return RunQuarkQuantize(inputs, optimized, strategy, data, output, log);
+  }
 
   const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
   quantize::QuantizeInputs quantize_inputs;
@@ -119,6 +128,12 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
     return base::AddContext(gate, "the file that was written");
   }
   watch.Lap("write");
+  GQ_ASSIGN_OR_RETURN(const json plugins, ApplyPlugins(harness::PluginStage::kQuantized,
+                                                       inputs.spec, output, output, log));
+  if (!plugins.empty()) {
+    GQ_ASSIGN_OR_RETURN(result.emitted, graph::LoadModel(output));
+    watch.Lap("plugins");
+  }
 
   result.config_json = quantize::WriteQuarkJson(strategy.config);
   result.report = std::move(quantized.report);
@@ -127,7 +142,8 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   result.report["config"] = json::parse(result.config_json, nullptr, false);
   result.report["calibration"]["source"] =
       quantize::NeedsCalibration(strategy.config) ? data.source : "none";
-  result.report["sanity"]["file_identical"] = true;
+  result.report["sanity"]["file_identical"] = plugins.empty();
+  if (!plugins.empty()) result.report["plugins"] = plugins;
   const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
   const int64_t quantized_bytes = FileBytes(output, result.emitted);
   result.report["sizes"]["float_bytes"] = float_bytes;

@@ -15,6 +15,8 @@ namespace gq::worker {
 struct JobInputs {
   gq::v1::JobSpec spec;
   std::filesystem::path model;
+  // requantize: the quantized model as it was given; `model` is the stripped one then.
+  std::optional<std::filesystem::path> quantized;
   std::optional<std::filesystem::path> reference;
   std::vector<std::filesystem::path> calibration;  // files and folders; empty: random data
   std::vector<std::filesystem::path> evaluation;   // empty: the calibration data

@@ -12,6 +12,7 @@
 #include "common/quantize/scheme.h"
 #include "common/quantize/settings.h"
 #include "server/worker/steps/mixed_layers.h"
+#include "server/worker/steps/transformer.h"
 
 namespace gq::worker {
 namespace {
@@ -88,6 +89,40 @@ absl::Status ApplyMethod(std::string_view text, quantize::QuantizeConfig& config
   return refuse(power_of_two ? kPowerOfTwoMethods : kFloatMethods);
 }
 
+// What run.detail.yaml says about the parameters.
+absl::Status ApplyDetail(const gq::v1::QuantizeDetail& detail, Strategy& strategy) {
+  quantize::QuantizeConfig& config = strategy.config;
+  std::vector<std::string> said;
+  if (!detail.weight_granularity().empty()) {
+    const bool channel = detail.weight_granularity() == "CHANNEL";
+    config.weight.granularity =
+        channel ? quantize::Granularity::kChannel : quantize::Granularity::kTensor;
+    said.push_back(channel ? "weights per channel" : "weights per tensor");
+  }
+  if (detail.weight_percentile() > 0) {
+    config.options.weight_calibrate_method = StrCat("Percentile:", detail.weight_percentile());
+    said.push_back(StrCat("weights up to the percentile ", detail.weight_percentile()));
+  }
+  if (detail.group_size() > 0) {
+    if (config.dynamic != quantize::DynamicForm::kInt4Blocks) {
+      return MakeError(Reason::kConfigInvalid,
+                       StrCat("group_size has no meaning with the scheme ", config.scheme),
+                       "it belongs to W4-A8_dynamic");
+    }
+    config.weight.group_size = detail.group_size();
+    said.push_back(StrCat("groups of ", detail.group_size(), " weights"));
+  }
+  if (detail.has_activation_symmetric()) {
+    config.activation.symmetric = detail.activation_symmetric();
+    said.push_back(detail.activation_symmetric() ? "symmetric activations"
+                                                 : "asymmetric activations");
+  }
+  if (!said.empty()) {
+    strategy.sentences.push_back(StrCat("as the details say: ", base::StrJoin(said, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 void Exclude(const std::vector<std::string>& nodes, quantize::QuantizeConfig& config) {
   for (const std::string& node : nodes) {
     if (std::find(config.exclude.begin(), config.exclude.end(), node) == config.exclude.end()) {
@@ -113,26 +148,6 @@ void KeepPostProcessing(const graph::Model& model, graph::TaskType task, Strateg
   strategy.sentences.push_back(StrCat("detection model: the ", tail.size(),
                                       " nodes of its post-processing stay in float (", Some(tail),
                                       ")"));
-}
-
-void KeepAttention(const graph::Model& model, Strategy& strategy) {
-  std::vector<std::string> attention = graph::AttentionNodes(model.graph());
-  if (attention.empty()) return;
-  std::vector<std::string> kept = std::move(attention);
-  const size_t attention_count = kept.size();
-  const std::vector<std::string> residual = graph::ResidualAdds(model.graph());
-  kept.insert(kept.end(), residual.begin(), residual.end());
-  size_t normalizations = 0;
-  for (const onnx::NodeProto& node : model.graph().node()) {
-    if (node.op_type() != "LayerNormalization") continue;
-    kept.push_back(node.name());
-    ++normalizations;
-  }
-  Exclude(kept, strategy.config);
-  strategy.sentences.push_back(StrCat(
-      "transformer: ", attention_count, " attention nodes, ", residual.size(),
-      " residual Adds and ", normalizations,
-      " LayerNormalizations stay in float; feed-forward and projection layers are quantized"));
 }
 
 // What --recover says, else everything for int8 weights and static ranges that nobody configured.
@@ -196,6 +211,7 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
     GQ_RETURN_IF_ERROR(ApplyMethod(spec.calibration_method(), config));
     strategy.sentences.push_back(StrCat("calibration method ", spec.calibration_method()));
   }
+  GQ_RETURN_IF_ERROR(ApplyDetail(spec.quantize_detail(), strategy));
   if (spec.allow_unmatched()) config.allow_unmatched = true;
   const std::vector<std::string> excluded(spec.exclude().begin(), spec.exclude().end());
   Exclude(excluded, config);
@@ -209,7 +225,9 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   const bool derived =
       spec.config_json().empty() && spec.config_name().empty() && spec.compat().empty();
   if (derived) KeepPostProcessing(user_model, task, strategy);
-  if (derived && spec.scheme().empty() && PowerOfTwo(config)) KeepAttention(user_model, strategy);
+  if (derived && spec.scheme().empty() && PowerOfTwo(config)) {
+    KeepAttention(float_model != nullptr ? *float_model : user_model, strategy);
+  }
   GQ_ASSIGN_OR_RETURN(strategy.recover, quantize::ParseRecover(RecoverText(spec, config)));
   // Ranges that were asked for, or that have no choice, stay.
   if (spec.recover().empty() && (!spec.calibration_method().empty() || PowerOfTwo(config))) {

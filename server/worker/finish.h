@@ -1,0 +1,23 @@
+// The end of a verb: report and output in their places, the summary, the exit code.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/worker/foreground_reporter.h"
+#include "server/worker/pipeline.h"
+#include "server/worker/staged_output.h"
+#include "server/worker/verbs.h"
+
+namespace gq::worker {
+
+// The place of --report; nullopt without it.
+absl::StatusOr<std::optional<StagedOutput>> StageReport(const VerbOptions& options);
+
+// Writes the report of a pipeline that has run, moves the output (if any) to its place and shows
+// the summary. 10 when the goal was not met, else 0. The report is written before any output is
+// moved, so that a full disk leaves neither.
+absl::StatusOr<int> Finish(const Pipeline& pipeline, ForegroundReporter& reporter,
+                           std::optional<StagedOutput> report, std::optional<StagedOutput> output);
+
+}  // namespace gq::worker
