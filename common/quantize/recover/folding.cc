@@ -1,6 +1,7 @@
 #include "common/quantize/recover/folding.h"
 
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -201,14 +202,16 @@ class FactorRoute {
 
 int FuseHardSwish(const Names& kept, graph::Model* model) {
   int changed = 0;
+  auto index_of_graph = std::make_unique<GraphIndex>(model->graph());
   for (int position = 0; position < model->graph().node_size(); ++position) {
-    const GraphIndex index(model->graph());
+    const GraphIndex& index = *index_of_graph;
     const auto found = FindHardSwish(position, ConstantReader(*model, index));
     if (!found) continue;
     bool free = true;
     for (const int node : found->nodes) free = free && !kept.contains(index.node(node).name());
     if (!free) continue;
     Fuse(*found, model);
+    index_of_graph = std::make_unique<GraphIndex>(model->graph());
     ++changed;
   }
   if (changed > 0) graph::RemoveUnusedInitializers(model->mutable_graph());
@@ -217,8 +220,9 @@ int FuseHardSwish(const Names& kept, graph::Model* model) {
 
 int FoldFactors(const Names& kept, graph::Model* model) {
   int changed = 0;
+  auto index_of_graph = std::make_unique<GraphIndex>(model->graph());
   for (int position = 0; position < model->graph().node_size(); ++position) {
-    const GraphIndex index(model->graph());
+    const GraphIndex& index = *index_of_graph;
     const ConstantReader constants(*model, index);
     const onnx::NodeProto& node = index.node(position);
     const auto factor = ReadFactor(node, constants);
@@ -240,6 +244,7 @@ int FoldFactors(const Names& kept, graph::Model* model) {
     // The node is gone, and those behind it stand one place earlier.
     for (ConstantEdit& edit : edits) edit.node -= edit.node > position ? 1 : 0;
     ScaleConstants(edits, model);
+    index_of_graph = std::make_unique<GraphIndex>(model->graph());
     --position;
     ++changed;
   }

@@ -59,7 +59,9 @@ absl::StatusOr<graph::Model> HeldOut::Exposing(const graph::Model& model,
     }
     auto* output = graph->add_output();
     output->set_name(name);
-    output->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+    const int32_t type = place.softmax.empty() ? index.ElemType(place.output) : 0;
+    output->mutable_type()->mutable_tensor_type()->set_elem_type(
+        type == 0 ? static_cast<int32_t>(onnx::TensorProto::FLOAT) : type);
   }
   return result;
 }
@@ -69,7 +71,7 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
   HeldOut held_out;
   const graph::GraphIndex index(float_model.graph());
   for (const auto& output : float_model.graph().output()) {
-    if (index.ElemType(output.name()) != onnx::TensorProto::FLOAT) continue;
+    if (!graph::IsFloatType(index.ElemType(output.name()))) continue;
     Place place{.output = output.name()};
     const onnx::NodeProto* producer = index.Producer(output.name());
     if (producer != nullptr && graph::IsOp(*producer, "Softmax") &&
@@ -98,13 +100,13 @@ absl::StatusOr<OutputErrors> HeldOut::Measure(const graph::Model& candidate) con
     GQ_RETURN_IF_ERROR(session.Run(samples_[i], &outputs));
     for (size_t output = 0; output < count; ++output) {
       const runtime::Tensor& reference = references_[i][output];
-      if (reference.dtype() != onnx::TensorProto::FLOAT ||
-          outputs[output].dtype() != reference.dtype() ||
+      if (outputs[output].dtype() != reference.dtype() ||
           outputs[output].size() != reference.size()) {
         is_float[output] = false;
         continue;
       }
-      const auto r = reference.As<float>(), a = outputs[output].As<float>();
+      GQ_ASSIGN_OR_RETURN(const std::vector<float> r, reference.View().ToFloats());
+      GQ_ASSIGN_OR_RETURN(const std::vector<float> a, outputs[output].View().ToFloats());
       double signal = 0, noise = 0;
       for (size_t k = 0; k < r.size(); ++k) {
         const double error = static_cast<double>(r[k]) - static_cast<double>(a[k]);

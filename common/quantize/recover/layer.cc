@@ -37,7 +37,7 @@ class LayerFinder {
       if (weight == nullptr || weight->data_type() != onnx::TensorProto::FLOAT) continue;
       layer.weight_dims = {weight->dims().begin(), weight->dims().end()};
       if (!ReadShape(node, layer.weight_dims, &layer.shape)) continue;
-      if (!ReadChannels(node, &layer)) continue;
+      if (!ReadChannels(node, &layer) || !BiasIsOneAnOutput(layer)) continue;
       GQ_ASSIGN_OR_RETURN(const graph::TensorView values, float_model_.Data(*weight));
       GQ_ASSIGN_OR_RETURN(layer.float_weight, values.ToFloats());
       layers.push_back(std::move(layer));
@@ -46,6 +46,13 @@ class LayerFinder {
   }
 
  private:
+  // The bias of a Gemm may be a scalar or a matrix too.
+  bool BiasIsOneAnOutput(const Layer& layer) const {
+    if (layer.bias.empty()) return true;
+    const onnx::TensorProto& bias = *index_.Initializer(layer.bias);
+    return bias.dims_size() == 1 && bias.dims(0) == layer.shape.groups * layer.shape.outputs;
+  }
+
   // The DequantizeLinear that makes `tensor` out of an initializer nobody else reads.
   const onnx::NodeProto* ConstantPair(std::string_view tensor) const {
     const onnx::NodeProto* pair = index_.Producer(tensor);

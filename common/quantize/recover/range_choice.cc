@@ -1,5 +1,6 @@
 #include "common/quantize/recover/range_choice.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,21 +26,39 @@ bool Applies(const QuantizeConfig& config) {
          !config.options.calib_moving_average.value_or(false);
 }
 
-MethodSpec Percentile(const QuantizeConfig& config, double percentile) {
-  MethodSpec method = MethodSpec::Default(Method::kPercentile);
-  method.percentile = percentile;
-  method.symmetric = config.activation.symmetric;
-  if (config.options.num_bins) method.bins = *config.options.num_bins;
-  return method;
+// A way to cut ranges: the configuration that asks for it, and what calibration has to observe.
+struct Choice {
+  QuantizeConfig config;
+  MethodSpec method;
+};
+
+std::vector<Choice> ChoicesFor(const QuantizeConfig& config) {
+  std::vector<Choice> choices;
+  for (const double percentile : kPercentiles) {
+    Choice& choice = choices.emplace_back(Choice{config, MethodSpec::Default(Method::kPercentile)});
+    choice.config.activation.method = CalibrationMethod::kPercentile;
+    choice.config.options.percentile = percentile;
+    choice.method.percentile = percentile;
+    if (config.options.num_bins) choice.method.bins = *config.options.num_bins;
+  }
+  Choice& each =
+      choices.emplace_back(Choice{config, MethodSpec::Default(Method::kLayerwisePercentile)});
+  each.method.candidates = {std::begin(kPercentiles), std::end(kPercentiles)};
+  each.method.candidates.push_back(100);
+  each.method.squared_error = true;
+  each.config.activation.method = CalibrationMethod::kLayerwisePercentile;
+  each.config.options.percentile_candidates = each.method.candidates;
+  each.config.options.lwp_metric = "mse";
+  for (Choice& choice : choices) choice.method.symmetric = config.activation.symmetric;
+  return choices;
 }
 
-// The ranges of every tensor of `seen` by each percentile, beside those that are there.
+// The ranges of every observed tensor by each of `choices`, beside those that are there.
 absl::StatusOr<calibrate::CalibrationTable> Observe(const RecoveryData& data,
-                                                    const RecoveryState& state) {
+                                                    const RecoveryState& state,
+                                                    const std::vector<Choice>& choices) {
   std::vector<MethodSpec> methods = state.table.methods;
-  for (const double percentile : kPercentiles) {
-    methods.push_back(Percentile(state.config, percentile));
-  }
+  for (const Choice& choice : choices) methods.push_back(choice.method);
   std::vector<calibrate::TensorRequest> requests;
   for (const auto& [name, seen] : state.table.tensors) requests.push_back({name, seen.grid});
   base::NullReporter quiet;
@@ -64,7 +83,8 @@ absl::StatusOr<calibrate::CalibrationTable> Observe(const RecoveryData& data,
 
 absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& state) const {
   if (!Applies(state.config) || state.table.tensors.empty()) return 0;
-  GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table, Observe(data, state));
+  const std::vector<Choice> choices = ChoicesFor(state.config);
+  GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table, Observe(data, state, choices));
   GQ_ASSIGN_OR_RETURN(const HeldOut floats, HeldOut::Create(data.float_model, data.samples));
   GQ_ASSIGN_OR_RETURN(const OutputErrors before, floats.Measure(state.result.model));
   GQ_ASSIGN_OR_RETURN(const auto samples, runtime::DataSet::FromSamples(data.samples, data.inputs));
@@ -74,17 +94,14 @@ absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& st
   inputs.table = &table;
   double best = Mean(before);
   int changed = 0;
-  for (const double percentile : kPercentiles) {
-    QuantizeConfig config = state.config;
-    config.activation.method = CalibrationMethod::kPercentile;
-    config.options.percentile = percentile;
+  for (const Choice& choice : choices) {
     GQ_ASSIGN_OR_RETURN(QuantizeResult result,
-                        Quantize(state.source, config, *samples, quiet, inputs));
+                        Quantize(state.source, choice.config, *samples, quiet, inputs));
     GQ_ASSIGN_OR_RETURN(const OutputErrors after, floats.Measure(result.model));
     if (Mean(after) <= best) continue;
     best = Mean(after);
     changed = static_cast<int>(table.tensors.size());
-    state.config = std::move(config);
+    state.config = choice.config;
     state.result = std::move(result);
   }
   if (changed > 0) state.table = std::move(table);

@@ -43,6 +43,7 @@ bool Wants(const RecoverOptions& options, std::string_view name) {
 // An output may lose this much against the model without recovery: less than samples scatter.
 constexpr double kScatter = 0.1;  // dB
 constexpr size_t kQuickSamples = 6;
+constexpr size_t kManySamples = 24;
 
 // No output has lost against the model without recovery, or against what it was when it already
 // had.
@@ -100,6 +101,7 @@ class Recovery {
       GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, state));
       passes.push_back(std::move(entry));
     }
+    GQ_ASSIGN_OR_RETURN(const bool refitted, FitToAll(state));
     state.result.report["recovery"] = {{"before_db", Mean(plain_)},
                                        {"after_db", Mean(now_)},
                                        {"outputs_before_db", Decibels(plain_)},
@@ -107,6 +109,7 @@ class Recovery {
                                        {"fit_samples", split_.fit.size()},
                                        {"held_out_samples", split_.held_out.size()},
                                        {"passes", std::move(passes)},
+                                       {"fitted_to_all", refitted},
                                        {"seconds", Seconds(start)}};
     return absl::OkStatus();
   }
@@ -150,6 +153,10 @@ class Recovery {
       best = std::move(candidate);
     }
     if (judgement.kept) {
+      if (pass.name() == CompensatedRounding().name())
+        before_rounding_ = state;
+      else
+        before_rounding_.reset();
       state = *std::move(best);
       now_ = std::move(judgement.after);
       now_rounded_ = std::move(judgement.rounded);
@@ -212,6 +219,20 @@ class Recovery {
     return held_out_.Measure(copy.result.model);
   }
 
+  // Few samples are too precious to be only measured on: where rounding was the last pass that was
+  // kept, it is done once more with all of them. The figures are those from before.
+  absl::StatusOr<bool> FitToAll(RecoveryState& state) {
+    const size_t count = split_.fit.size() + split_.held_out.size();
+    if (!before_rounding_ || count >= kManySamples || split_.fit.size() < 2) return false;
+    std::vector<Sample> all = split_.fit;
+    all.insert(all.end(), split_.held_out.begin(), split_.held_out.end());
+    RecoveryState again = *std::move(before_rounding_);
+    const RecoveryData data = {float_model_, data_.inputs(), all, inputs_.origin, reporter_};
+    GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, again).status());
+    state = std::move(again);
+    return true;
+  }
+
   RecoveryData Data(int variant) const {
     return {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_, variant};
   }
@@ -227,7 +248,16 @@ class Recovery {
   // Of the outputs in dB: without recovery, as they are, and as a quick rounding would leave them
   // (empty until somebody asks).
   OutputErrors plain_, now_, now_rounded_;
+  std::optional<RecoveryState> before_rounding_;  // when nothing else was kept behind it
 };
+
+// Without one there is nothing that a gain could be measured on.
+bool HasFloatOutput(const graph::Model& model) {
+  const auto& outputs = model.graph().output();
+  return std::any_of(outputs.begin(), outputs.end(), [](const auto& output) {
+    return graph::IsFloatType(output.type().tensor_type().elem_type());
+  });
+}
 
 }  // namespace
 
@@ -280,7 +310,7 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
     RecoverySource* source) {
   *source = {float_model, config};
   GQ_ASSIGN_OR_RETURN(QuantizeResult plain, Quantize(float_model, config, data, reporter, inputs));
-  if (options.passes.empty() || data.random()) return plain;
+  if (options.passes.empty() || data.random() || !HasFloatOutput(float_model)) return plain;
   const int64_t sample_bytes = std::max<int64_t>(1, 2 * PeakLiveBytes(float_model));
   const int64_t fitting = std::max<int64_t>(2, options.max_bytes / sample_bytes);
   GQ_ASSIGN_OR_RETURN(SampleSplit split, ReadSamples(data, std::min(options.max_samples, fitting)));
