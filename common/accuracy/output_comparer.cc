@@ -55,7 +55,16 @@ void OutputComparer::Begin(const runtime::Tensor& reference) {
 absl::Status OutputComparer::AddSample(const runtime::Tensor& reference,
                                        const runtime::Tensor& candidate,
                                        std::span<const int64_t> labels) {
-  if (reference.shape() != candidate.shape() ||
+  const bool other_shape = reference.shape() != candidate.shape();
+  if (other_shape && options_.open_shape && reference.dtype() == candidate.dtype() &&
+      reference.shape().size() == candidate.shape().size()) {
+    ++other_shape_;
+    dtype_ = reference.dtype();
+    shape_ = reference.shape();
+    reference_ = candidate_ = {};
+    return absl::OkStatus();
+  }
+  if (other_shape ||
       graph::IsFloatType(reference.dtype()) != graph::IsFloatType(candidate.dtype())) {
     return Incomparable(name_, reference, candidate);
   }
@@ -83,7 +92,8 @@ OutputReport OutputComparer::Report() const {
   report.name = name_;
   report.dtype = std::string(graph::DTypeName(dtype_));
   report.shape = shape_;
-  report.is_float = is_float_;
+  report.is_float = is_float_ && metrics_.has_value();
+  report.samples_of_other_shape = other_shape_;
   report.quantization_step = options_.quantization_step;
   if (metrics_) {
     report.figures = metrics_->Figures();

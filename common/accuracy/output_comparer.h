@@ -29,6 +29,7 @@ struct ComparerOptions {
   int64_t samples = 0;  // that will come at most
   ClassRule class_rule = ClassRule::kIfDistributions;
   std::optional<int> class_axis;  // overrides the rule by rank
+  bool open_shape = false;        // the output's shape depends on the data
 };
 
 // Not thread-safe.
@@ -38,7 +39,8 @@ class OutputComparer {
       : name_(std::move(name)), options_(options) {}
 
   // One sample. `labels` is empty or has one class a row. MODEL_INVALID when the two outputs have
-  // different shapes or types that cannot be compared.
+  // different shapes or types that cannot be compared; an open shape that differs in the sizes
+  // alone leaves the sample out of the figures.
   absl::Status AddSample(const runtime::Tensor& reference, const runtime::Tensor& candidate,
                          std::span<const int64_t> labels);
 
@@ -57,6 +59,7 @@ class OutputComparer {
   bool is_float_ = true;
   int32_t dtype_ = 0;
   std::vector<int64_t> shape_;
+  int64_t other_shape_ = 0;  // samples that were left out
   std::optional<OutputMetrics> metrics_;
   std::optional<ClassMetrics> classes_;
   std::vector<float> converted_reference_, converted_candidate_;

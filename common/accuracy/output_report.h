@@ -21,6 +21,9 @@ struct OutputReport {
   bool is_float = true;
   // Step of the quantizer the output comes out of; 0 for none.
   double quantization_step = 0;
+  // Samples of an output of open shape whose shapes differ, which have no part in the figures. When
+  // those are all samples, is_float is false.
+  int64_t samples_of_other_shape = 0;
   OutputFigures figures;
   std::optional<ClassFigures> classes;
   std::vector<ScatterPoint> scatter;

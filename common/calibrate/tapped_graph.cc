@@ -25,13 +25,18 @@ std::string ReasonAgainst(const graph::GraphIndex& index, const std::string& ten
 
 using ValueInfos = google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>;
 
-// Positions among what a session has as inputs (constants are none) or outputs.
+// Positions among what a session has as inputs (constants are none) or outputs (strings and what is
+// no tensor are none).
 std::map<std::string_view, size_t> Positions(const ValueInfos& values,
                                              const graph::GraphIndex* without_constants) {
   std::map<std::string_view, size_t> positions;
   size_t position = 0;
   for (const onnx::ValueInfoProto& value : values) {
     if (without_constants != nullptr && without_constants->IsInitializer(value.name())) continue;
+    if (!value.type().has_tensor_type() ||
+        value.type().tensor_type().elem_type() == onnx::TensorProto::STRING) {
+      continue;
+    }
     positions.emplace(value.name(), position++);
   }
   return positions;

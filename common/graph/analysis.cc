@@ -204,7 +204,9 @@ ModelState StateOf(const onnx::GraphProto& graph) {
   return state;
 }
 
-bool IsComputeNode(const onnx::NodeProto& node) { return ComputeOps().contains(node.op_type()); }
+bool IsComputeNode(const onnx::NodeProto& node) {
+  return IsKnownDomain(node.domain()) && ComputeOps().contains(node.op_type());
+}
 
 std::vector<std::string> ComputeLayers(const onnx::GraphProto& graph) {
   std::vector<std::string> names;

@@ -15,7 +15,8 @@ namespace {
 using base::StrCat;
 
 bool IsOtherFloat(int64_t dtype) {
-  return dtype == onnx::TensorProto::FLOAT16 || dtype == onnx::TensorProto::DOUBLE;
+  return dtype == onnx::TensorProto::FLOAT16 || dtype == onnx::TensorProto::DOUBLE ||
+         dtype == onnx::TensorProto::BFLOAT16;
 }
 
 class Converter {

@@ -155,6 +155,10 @@ bool IsOp(const onnx::NodeProto& node, std::string_view op_type) {
   return node.op_type() == op_type && (node.domain().empty() || node.domain() == "ai.onnx");
 }
 
+bool IsKnownDomain(std::string_view domain) {
+  return domain.empty() || domain == "ai.onnx" || domain == "com.microsoft";
+}
+
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name) {
   for (const auto& attribute : node.attribute()) {
     if (attribute.name() == name) return &attribute;

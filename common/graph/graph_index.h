@@ -77,6 +77,10 @@ class GraphIndex {
 // True for the default domain ("" or "ai.onnx") and this type.
 bool IsOp(const onnx::NodeProto& node, std::string_view op_type);
 
+// True for the default domain and com.microsoft, whose operators mean what their names say. Names
+// of other domains say nothing about an operator.
+bool IsKnownDomain(std::string_view domain);
+
 // Attributes of a node; the default when absent or of another kind.
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name);
 int64_t AttributeInt(const onnx::NodeProto& node, std::string_view name, int64_t value);

@@ -15,6 +15,7 @@
 #include "common/graph/model.h"
 #include "common/graph/normalize.h"
 #include "common/graph/tensor_data.h"
+#include "common/graph/text_check.h"
 #include "onnx/defs/parser.h"
 #include "onnx/defs/schema.h"
 
@@ -238,6 +239,7 @@ absl::StatusOr<Model> LoadFrom(std::string_view bytes, bool text,
   onnx::ModelProto proto;
   GQ_RETURN_IF_ERROR(text ? ParseText(bytes, &proto) : ParseBinary(bytes, &proto));
   GQ_RETURN_IF_ERROR(CheckHeader(proto));
+  GQ_RETURN_IF_ERROR(CheckText(proto));
   GQ_RETURN_IF_ERROR(TensorCheck(options.max_total_bytes).Graph(proto.graph()));
   std::vector<std::string> notes;
   if (options.normalize) GQ_RETURN_IF_ERROR(NormalizeModel(&proto, &notes));

@@ -10,6 +10,7 @@
 #include "common/base/text.h"
 #include "common/graph/edits.h"
 #include "common/graph/graph_index.h"
+#include "common/graph/sparse_tensors.h"
 #include "common/graph/tensor_data.h"
 #include "onnx/inliner/inliner.h"
 
@@ -95,7 +96,7 @@ absl::Status InlineFunctions(onnx::ModelProto* model, std::vector<std::string>* 
 }
 
 // The value of a Constant node as a tensor.
-absl::StatusOr<onnx::TensorProto> ConstantValue(onnx::NodeProto* node) {
+absl::StatusOr<onnx::TensorProto> ConstantValue(onnx::NodeProto* node, int64_t* budget) {
   for (auto& attribute : *node->mutable_attribute()) {
     onnx::TensorProto tensor;
     const std::string& name = attribute.name();
@@ -133,22 +134,12 @@ absl::StatusOr<onnx::TensorProto> ConstantValue(onnx::NodeProto* node) {
       *tensor.mutable_string_data() = attribute.strings();
       return tensor;
     }
-    if (name == "sparse_value") {
-      return base::MakeError(Reason::kModelUnsupported,
-                             StrCat(Describe(*node), " holds a sparse tensor"),
-                             "Export the model with dense constants.");
-    }
+    if (name == "sparse_value") return MakeDense(attribute.sparse_tensor(), budget);
   }
   return base::MakeError(Reason::kModelInvalid, StrCat(Describe(*node), " has no value"));
 }
 
-absl::Status ConstantsToInitializers(onnx::GraphProto* graph, int* moved) {
-  if (graph->sparse_initializer_size() > 0) {
-    return base::MakeError(Reason::kModelUnsupported,
-                           StrCat("initializer '", graph->sparse_initializer(0).values().name(),
-                                  "' is a sparse tensor"),
-                           "Export the model with dense initializers.");
-  }
+absl::Status ConstantsToInitializers(onnx::GraphProto* graph, int64_t* budget, int* moved) {
   std::unordered_set<std::string> outputs;
   for (const auto& output : graph->output()) outputs.insert(output.name());
   std::vector<int> gone;
@@ -156,13 +147,13 @@ absl::Status ConstantsToInitializers(onnx::GraphProto* graph, int* moved) {
     auto* node = graph->mutable_node(i);
     absl::Status status;
     ForEachMutableSubgraph(node, [&](auto* inner) {
-      if (status.ok()) status = ConstantsToInitializers(inner, moved);
+      if (status.ok()) status = ConstantsToInitializers(inner, budget, moved);
     });
     GQ_RETURN_IF_ERROR(status);
     if (!IsOp(*node, "Constant") || node->output_size() != 1 || outputs.contains(node->output(0))) {
       continue;
     }
-    GQ_ASSIGN_OR_RETURN(onnx::TensorProto tensor, ConstantValue(node));
+    GQ_ASSIGN_OR_RETURN(onnx::TensorProto tensor, ConstantValue(node, budget));
     tensor.set_name(node->output(0));
     *graph->add_initializer() = std::move(tensor);
     gone.push_back(i);
@@ -198,17 +189,57 @@ absl::Status RemoveInitializerInputs(onnx::ModelProto* model, std::vector<std::s
   return absl::OkStatus();
 }
 
+// Results of variadic operators that nobody wants may not be left out, though exporters do so.
+void NameLeftOutResults(onnx::GraphProto* graph) {
+  NameScope names(*graph);
+  for (auto& node : *graph->mutable_node()) {
+    if (!IsOp(node, "Split")) continue;
+    for (auto& output : *node.mutable_output()) {
+      if (output.empty()) output = names.Unique(StrCat(node.input(0), "_unused"));
+    }
+  }
+}
+
+// The default domain has two names, of which libraries understand one.
+void UseShortDomain(google::protobuf::RepeatedPtrField<onnx::NodeProto>* nodes) {
+  for (auto& node : *nodes) {
+    if (node.domain() == "ai.onnx") node.clear_domain();
+    ForEachMutableSubgraph(&node, [](auto* inner) { UseShortDomain(inner->mutable_node()); });
+  }
+}
+
+void UseShortDomain(google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>* imports) {
+  for (auto& import : *imports) {
+    if (import.domain() == "ai.onnx") import.clear_domain();
+  }
+}
+
+void UseShortDomain(onnx::ModelProto* model) {
+  UseShortDomain(model->mutable_opset_import());
+  UseShortDomain(model->mutable_graph()->mutable_node());
+  for (auto& function : *model->mutable_functions()) {
+    UseShortDomain(function.mutable_opset_import());
+    UseShortDomain(function.mutable_node());
+  }
+}
+
 }  // namespace
 
 absl::Status NormalizeModel(onnx::ModelProto* model, std::vector<std::string>* notes) {
+  UseShortDomain(model);
   GQ_RETURN_IF_ERROR(InlineFunctions(model, notes));
   auto* graph = model->mutable_graph();
+  int64_t budget = kMostDenseBytes;
+  int dense = 0;
+  GQ_RETURN_IF_ERROR(MakeInitializersDense(graph, &budget, &dense));
+  if (dense > 0) notes->push_back(StrCat("made ", dense, " sparse initializers dense"));
   int moved = 0;
-  GQ_RETURN_IF_ERROR(ConstantsToInitializers(graph, &moved));
+  GQ_RETURN_IF_ERROR(ConstantsToInitializers(graph, &budget, &moved));
   if (moved > 0) notes->push_back(StrCat("turned ", moved, " Constant nodes into initializers"));
   GQ_RETURN_IF_ERROR(RemoveInitializerInputs(model, notes));
   if (model->ir_version() < 4) model->set_ir_version(4);
   if (graph->name().empty()) graph->set_name("graph");
+  NameLeftOutResults(graph);
   GQ_RETURN_IF_ERROR(SortTopologically(graph));
   const int named = MakeNodeNamesUnique(graph);
   if (named > 0) notes->push_back(StrCat("gave ", named, " nodes a unique name"));

@@ -154,8 +154,21 @@ class Optimizer {
     GQ_RETURN_IF_ERROR(InferShapes(
         options_.require_static ? InferenceMode::kStrict : InferenceMode::kLenient, &model_));
     if (!options_.require_static) return absl::OkStatus();
-    GQ_RETURN_IF_ERROR(RequireStaticShapes(model_));
+    GQ_RETURN_IF_ERROR(RequireStaticInputs(model_));
+    WarnOfOpenTensors();
     return CheckModel(model_);
+  }
+
+  void WarnOfOpenTensors() {
+    constexpr size_t kListed = 4;
+    std::vector<std::string> open = OpenTensors(model_);
+    if (open.empty()) return;
+    const size_t count = open.size();
+    open.resize(std::min(count, kListed));
+    report_.warnings.push_back(
+        StrCat("the shape of ", count, count == 1 ? " tensor depends" : " tensors depends",
+               " on the data or is not known; the nodes that make them stay float: ",
+               base::StrJoin(open, "; "), count > kListed ? "; ..." : ""));
   }
 
   Model& model_;

@@ -18,7 +18,7 @@ struct OptimizeOptions {
   int64_t min_opset = 17;
   // Shapes of --input-shape; other inputs get batch 1.
   std::map<std::string, std::vector<int64_t>> input_shapes;
-  // Fails with DYNAMIC_SHAPE when a tensor's shape stays unknown.
+  // Fails with DYNAMIC_SHAPE when an input's shape stays unknown; warns about other tensors.
   bool require_static = true;
   // Turns double and half precision graphs into single precision; inputs and outputs keep their
   // types.

@@ -16,8 +16,6 @@ namespace {
 using base::Reason;
 using base::StrCat;
 
-constexpr size_t kMaxListed = 8;
-
 bool IsOpen(const onnx::TensorShapeProto::Dimension& dim) {
   return !dim.has_dim_value() || dim.dim_value() < 0;
 }
@@ -137,44 +135,44 @@ absl::StatusOr<std::vector<std::string>> PinInputs(
   return changes;
 }
 
-absl::Status RequireStaticShapes(const Model& model) {
-  const auto& graph = model.graph();
-  const GraphIndex index(graph);
-  std::vector<std::string> open_inputs;
+absl::Status RequireStaticInputs(const Model& model) {
+  const GraphIndex index(model.graph());
+  std::vector<std::string> open;
   std::vector<std::string> flags;
-  for (const auto& input : graph.input()) {
+  for (const auto& input : model.graph().input()) {
+    if (!input.type().has_tensor_type()) {
+      return base::MakeError(Reason::kModelUnsupported,
+                             StrCat("input '", input.name(),
+                                    "' is no tensor but a sequence or an "
+                                    "optional value, and data files hold arrays only"),
+                             "Export the model with tensors as inputs.");
+    }
     if (index.StaticShape(input.name()).has_value()) continue;
-    open_inputs.push_back(StrCat("input '", input.name(), "' ", ShapeText(input.type())));
+    open.push_back(StrCat("input '", input.name(), "' ", ShapeText(input.type())));
     flags.push_back(StrCat("--input-shape ", input.name(), "=..."));
   }
-  if (!open_inputs.empty()) {
-    return base::MakeError(Reason::kDynamicShape,
-                           StrCat("dimensions of the model's inputs are not known: ",
-                                  base::StrJoin(open_inputs, "; ")),
-                           StrCat("Set them: ", base::StrJoin(flags, " ")));
-  }
+  if (open.empty()) return absl::OkStatus();
+  return base::MakeError(
+      Reason::kDynamicShape,
+      StrCat("dimensions of the model's inputs are not known: ", base::StrJoin(open, "; ")),
+      StrCat("Give calibration data that fixes them, or set them: ", base::StrJoin(flags, " ")));
+}
+
+std::vector<std::string> OpenTensors(const Model& model) {
+  const GraphIndex index(model.graph());
   std::vector<std::string> open;
-  size_t count = 0;
-  for (const auto& node : graph.node()) {
+  for (const auto& node : model.graph().node()) {
     for (const auto& output : node.output()) {
       if (output.empty() || index.StaticShape(output).has_value()) continue;
       // A left-over output that nobody reads does not matter.
       if (index.Uses(output).empty() && !index.IsGraphOutput(output)) continue;
-      if (++count > kMaxListed) continue;
       const auto* type = index.Type(output);
       open.push_back(StrCat("'", output, "' ",
                             type == nullptr ? std::string("of unknown rank") : ShapeText(*type),
                             " of ", Describe(node)));
     }
   }
-  if (open.empty()) return absl::OkStatus();
-  return base::MakeError(
-      Reason::kDynamicShape,
-      StrCat(count, count == 1 ? " tensor has" : " tensors have",
-             " no static shape although all inputs do: ", base::StrJoin(open, "; "),
-             count > kMaxListed ? "; ..." : ""),
-      "The shape depends on the data, or comes from an operator that is not known. Cut the model "
-      "before this operator, or set other dimensions with --input-shape name=1x3x224x224.");
+  return open;
 }
 
 }  // namespace gq::graph

@@ -19,10 +19,14 @@ namespace gq::graph {
 absl::StatusOr<std::vector<std::string>> PinInputs(
     const std::map<std::string, std::vector<int64_t>>& shapes, Model* model);
 
-// DYNAMIC_SHAPE when an input or a tensor of the main graph has no static shape: names the first of
-// them with their dimensions and the flag to set. Needs inferred shapes. Sequences, optionals and
-// outputs of custom operators whose shape nobody can infer are listed as well.
-absl::Status RequireStaticShapes(const Model& model);
+// DYNAMIC_SHAPE when an input of the main graph has no static shape: names them with their
+// dimensions and the flag to set. MODEL_UNSUPPORTED for an input that is no tensor.
+absl::Status RequireStaticInputs(const Model& model);
+
+// Results of the main graph that somebody reads and that have no static shape although all inputs
+// do: it depends on the data, nobody can infer it, or they are no tensors. Needs inferred shapes.
+// "'y' [?, 3] of NonMaxSuppression node 'nms'".
+std::vector<std::string> OpenTensors(const Model& model);
 
 // "[1, 3, ?, width]": what is known of a shape, symbols by name.
 std::string ShapeText(const onnx::TypeProto& type);

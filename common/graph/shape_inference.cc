@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/graph_index.h"
 #include "common/graph/guarded_schemas.h"
 #include "onnx/shape_inference/implementation.h"
 
@@ -133,8 +134,12 @@ const StandIn* FindStandIn(const onnx::NodeProto& node) {
        3,
        {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}},
       {"FusedGemm", "Gemm", 3, {"alpha", "beta", "transA", "transB"}},
+      {"FusedMatMul", "MatMul", 2, {}},
   };
   if (node.domain() != "com.microsoft") return nullptr;
+  for (const char* attribute : {"transA", "transB", "transBatchA", "transBatchB"}) {
+    if (node.op_type() == "FusedMatMul" && AttributeInt(node, attribute, 0) != 0) return nullptr;
+  }
   const auto it = std::find_if(table.begin(), table.end(), [&](const StandIn& entry) {
     return entry.op_type == node.op_type();
   });

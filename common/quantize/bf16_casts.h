@@ -18,6 +18,9 @@ int ReplacePairsByCasts(bool float16_too, graph::Model* model, graph::NameScope*
 class UseBFloat16Casts : public QuantizePass {
  public:
   std::string_view name() const override { return "bfloat16 casts"; }
+  std::string_view summary() const override {
+    return "Q/DQ pairs of bfloat16 become Casts to bfloat16 and back";
+  }
   bool IsOn(const Settings& settings) const override { return settings.bf16_to_cast; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };
@@ -27,6 +30,9 @@ class UseBFloat16Casts : public QuantizePass {
 class KeepRoundedWeights : public QuantizePass {
  public:
   std::string_view name() const override { return "bfloat16 weights"; }
+  std::string_view summary() const override {
+    return "weights of bfloat16 are stored rounded, without pairs";
+  }
   bool IsOn(const Settings& settings) const override { return settings.bf16_weights_only; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };
@@ -35,6 +41,9 @@ class KeepRoundedWeights : public QuantizePass {
 class ClipBeforeBFloat16 : public QuantizePass {
  public:
   std::string_view name() const override { return "bfloat16 clips"; }
+  std::string_view summary() const override {
+    return "values beyond the largest bfloat16 are clipped before the rounding";
+  }
   bool IsOn(const Settings& settings) const override { return settings.bf16_clip; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

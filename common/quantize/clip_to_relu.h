@@ -11,6 +11,9 @@ namespace gq::quantize {
 class ConvertClipToRelu : public QuantizePass {
  public:
   std::string_view name() const override { return "Clip to Relu"; }
+  std::string_view summary() const override {
+    return "a Clip that cuts nothing above becomes a Relu";
+  }
   bool IsOn(const Settings& settings) const override { return settings.clip_to_relu; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

@@ -51,8 +51,9 @@ struct AlignmentChange {
 
 struct PassRecord {
   std::string name;
+  std::string summary;  // what the pass does
   int changed = 0;
-  std::string detail;
+  std::vector<std::string> details;  // what it did here (graph_changes.h)
 };
 
 struct QuantizeContext {

@@ -11,6 +11,9 @@ namespace gq::quantize {
 class UseContribDomain : public QuantizePass {
  public:
   std::string_view name() const override { return "com.microsoft pairs"; }
+  std::string_view summary() const override {
+    return "Q/DQ pairs move to the domain com.microsoft";
+  }
   bool IsOn(const Settings& settings) const override { return settings.path == Path::kExtended; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

@@ -24,6 +24,9 @@ inline constexpr double kHardSigmoidFactor = (2731.0 / 16384.0) / (1.0 / 6.0);
 class SimulateDpu : public QuantizePass {
  public:
   std::string_view name() const override { return "NPU arithmetic"; }
+  std::string_view summary() const override {
+    return "constants and factors are those of the NPU's arithmetic";
+  }
   bool IsOn(const Settings& settings) const override;
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

@@ -12,6 +12,9 @@ namespace gq::quantize {
 class AddDualPairs : public QuantizePass {
  public:
   std::string_view name() const override { return "dual pairs"; }
+  std::string_view summary() const override {
+    return "a second Q/DQ pair stands where two precisions meet";
+  }
   bool IsOn(const Settings& settings) const override { return settings.dual_pairs; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

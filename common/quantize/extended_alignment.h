@@ -13,6 +13,7 @@ namespace gq::quantize {
 class AlignExtended : public QuantizePass {
  public:
   std::string_view name() const override { return "alignment"; }
+  std::string_view summary() const override { return "scales that belong together become equal"; }
   bool IsOn(const Settings& settings) const override {
     return settings.align && settings.path == Path::kExtended;
   }

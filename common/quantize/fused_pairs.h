@@ -26,6 +26,9 @@ absl::flat_hash_set<std::string> FusedTensors(const graph::GraphIndex& index,
 class RemoveFusedPairs : public QuantizePass {
  public:
   std::string_view name() const override { return "fused pairs"; }
+  std::string_view summary() const override {
+    return "no Q/DQ pair stays inside an operation that the hardware fuses";
+  }
   bool IsOn(const Settings&) const override { return true; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

@@ -10,6 +10,7 @@ namespace gq::quantize {
 class UseInt16Bias : public QuantizePass {
  public:
   std::string_view name() const override { return "int16 bias"; }
+  std::string_view summary() const override { return "biases are stored as int16"; }
   bool IsOn(const Settings& settings) const override { return settings.int16_bias; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

@@ -14,9 +14,22 @@ using base::MakeError;
 using base::Reason;
 using NodeSet = absl::flat_hash_set<std::string>;
 
+// Longer patterns are no patterns of names.
+constexpr size_t kLongestPattern = 1000;
+
+// Walks over all alternatives side by side instead of one after the other: neither a long name nor
+// a wicked pattern then costs stack or exponential time. Back-references are not to be had.
+constexpr auto kLinear = std::regex_constants::__polynomial;
+
 absl::StatusOr<std::regex> Compile(const std::string& pattern) {
+  if (pattern.size() > kLongestPattern) {
+    return MakeError(Reason::kPatternInvalid,
+                     base::StrCat("A pattern of ", pattern.size(), " characters, at most ",
+                                  kLongestPattern, " are read: '", pattern.substr(0, 60), "...'"),
+                     "List the node names.");
+  }
   try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+    return std::regex(pattern, std::regex::ECMAScript | kLinear);
   } catch (const std::regex_error& error) {
     return MakeError(Reason::kPatternInvalid,
                      base::StrCat("'", pattern, "' is no regular expression: ", error.what()),

@@ -23,6 +23,9 @@ namespace gq::quantize {
 class AlignForNpu : public QuantizePass {
  public:
   std::string_view name() const override { return "NPU alignment"; }
+  std::string_view summary() const override {
+    return "positions are brought into the reach of the NPU's shifters";
+  }
   bool IsOn(const Settings& settings) const override {
     return settings.align && settings.path == Path::kNpuCnn;
   }
@@ -35,6 +38,9 @@ class AlignForNpu : public QuantizePass {
 class RequantizeMoved : public QuantizePass {
  public:
   std::string_view name() const override { return "requantize moved weights"; }
+  std::string_view summary() const override {
+    return "integers of moved scales are computed again from the float weights";
+  }
   bool IsOn(const Settings& settings) const override { return settings.align && !settings.quark; }
   absl::StatusOr<int> Run(QuantizeContext& context) const override;
 };

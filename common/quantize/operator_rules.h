@@ -46,6 +46,7 @@ class Placer {
   void MarkPerChannel(std::string_view tensor, int axis);
   int ChannelAxis(std::string_view tensor, int axis) const;
   std::string ReasonOfExclusion(const onnx::NodeProto& node) const;
+  bool HasStaticResults(const onnx::NodeProto& node) const;
   void DropAbsorbed();
 
   const graph::GraphIndex& index_;

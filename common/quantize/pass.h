@@ -16,6 +16,8 @@ class QuantizePass {
 
   // Name in the report and in log lines.
   virtual std::string_view name() const = 0;
+  // What it does, in one sentence for the report.
+  virtual std::string_view summary() const = 0;
   // False when the settings leave this pass out.
   virtual bool IsOn(const Settings& settings) const = 0;
   // Changes context.model. Returns how much was changed (nodes, initializers or scales).

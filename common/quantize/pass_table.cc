@@ -6,6 +6,7 @@
 #include "common/quantize/dual_pairs.h"
 #include "common/quantize/extended_alignment.h"
 #include "common/quantize/fused_pairs.h"
+#include "common/quantize/graph_changes.h"
 #include "common/quantize/int16_bias.h"
 #include "common/quantize/npu_alignment.h"
 #include "common/quantize/pass.h"
@@ -36,8 +37,12 @@ std::span<const QuantizePass* const> QuantizePasses() {
 absl::Status RunPasses(QuantizeContext& context) {
   for (const QuantizePass* pass : QuantizePasses()) {
     if (!pass->IsOn(context.settings)) continue;
+    const GraphSnapshot before(context.model);
     GQ_ASSIGN_OR_RETURN(const int changed, pass->Run(context));
-    context.passes.push_back({.name = std::string(pass->name()), .changed = changed});
+    context.passes.push_back({.name = std::string(pass->name()),
+                              .summary = std::string(pass->summary()),
+                              .changed = changed,
+                              .details = before.ChangesTo(context.model)});
   }
   return absl::OkStatus();
 }

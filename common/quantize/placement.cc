@@ -115,7 +115,17 @@ void Placer::Refuse(const onnx::NodeProto& node, std::string reason) {
   placement_.unquantized.push_back({&node, std::move(reason)});
 }
 
+bool Placer::HasStaticResults(const onnx::NodeProto& node) const {
+  return std::all_of(node.output().begin(), node.output().end(), [&](const std::string& output) {
+    return output.empty() || index_.StaticShape(output).has_value() ||
+           (index_.Uses(output).empty() && !index_.IsGraphOutput(output));
+  });
+}
+
 std::string Placer::ReasonOfExclusion(const onnx::NodeProto& node) const {
+  if (!settings_.quark && !graph::IsKnownDomain(node.domain())) {
+    return base::StrCat("operators of the domain ", node.domain(), " are kept as they are");
+  }
   if (const auto it = targets_.reasons.find(node.name()); it != targets_.reasons.end()) {
     return it->second;
   }
@@ -131,6 +141,10 @@ Placement Placer::Run() && {
   for (const auto& node : index_.graph().node()) {
     if (!IsSelected(node, settings_, targets_)) {
       Refuse(node, ReasonOfExclusion(node));
+      continue;
+    }
+    if (!settings_.quark && !HasStaticResults(node)) {
+      Refuse(node, "the shape of its result depends on the data or is not known");
       continue;
     }
     const size_t refused = placement_.unquantized.size();
@@ -164,6 +178,7 @@ Placement PlaceQuantization(const graph::GraphIndex& index, const Settings& sett
 bool IsSelected(const onnx::NodeProto& node, const Settings& settings, const Targets& targets) {
   return settings.op_types.contains(node.op_type()) && node.op_type() != "QuantizeLinear" &&
          node.op_type() != "DequantizeLinear" &&
+         (settings.quark || graph::IsKnownDomain(node.domain())) &&
          (settings.only_nodes.empty() || settings.only_nodes.contains(node.name())) &&
          (node.name().empty() || !targets.excluded.contains(node.name()));
 }

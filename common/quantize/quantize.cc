@@ -24,6 +24,7 @@
 #include "common/quantize/settings.h"
 #include "common/quantize/targets.h"
 #include "common/quantize/topological_order.h"
+#include "common/quantize/weight_check.h"
 
 namespace gq::quantize {
 namespace {
@@ -171,6 +172,7 @@ absl::Status CheckInputs(QuantizeContext& context, const runtime::DataSet& data)
     }
     context.Warn(what + "; quantizing it again, as Quark does");
   }
+  if (!context.settings.quark) GQ_RETURN_IF_ERROR(CheckWeights(context.float_model, context.index));
   if (context.config.options.use_random_data.value_or(false) && !data.random()) {
     context.Warn("UseRandomData is set, but there are calibration files: the files are used");
   }

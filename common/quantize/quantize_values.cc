@@ -181,7 +181,7 @@ ValueRange RangeOfValues(std::span<const float> values) {
   ValueRange range;
   bool first = true;
   for (const float value : values) {
-    if (std::isnan(value)) continue;
+    if (!std::isfinite(value)) continue;
     range.min = first ? value : std::min(range.min, value);
     range.max = first ? value : std::max(range.max, value);
     first = false;

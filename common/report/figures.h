@@ -33,7 +33,10 @@ std::vector<Fact> FactsOf(const Json& report);
 struct WarningText {
   std::string step;
   std::string text;
+  size_t count = 1;  // warnings that it stands for
 };
+// Those of one step and kind as one (warning_groups.h).
 std::vector<WarningText> WarningsOf(const Json& report);
+size_t CountOf(const std::vector<WarningText>& warnings);
 
 }  // namespace gq::report

@@ -131,7 +131,7 @@ std::string WarningSection(const Json& report) {
     StrAppend(&body, "<li class=\"warning\">", EscapeHtml(warning.step), ": ",
               EscapeHtml(warning.text), "</li>\n");
   }
-  return Section(StrCat("Warnings (", warnings.size(), ")"), body + "</ul>\n");
+  return Section(StrCat("Warnings (", CountOf(warnings), ")"), body + "</ul>\n");
 }
 
 std::string PartitionSection(const Json& report) {

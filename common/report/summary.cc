@@ -87,7 +87,7 @@ std::string SummaryText(std::string_view report_json) {
     }
   }
   if (const std::vector<WarningText> warnings = WarningsOf(report); !warnings.empty()) {
-    StrAppend(&text, "\nWarnings (", warnings.size(), ")\n");
+    StrAppend(&text, "\nWarnings (", CountOf(warnings), ")\n");
     for (const WarningText& warning : warnings) {
       StrAppend(&text, "  [", OneLine(warning.step), "] ", OneLine(warning.text), "\n");
     }
@@ -129,7 +129,7 @@ std::string SummaryMarkdown(std::string_view report_json) {
     text += "\n";
   }
   if (const std::vector<WarningText> warnings = WarningsOf(report); !warnings.empty()) {
-    StrAppend(&text, "<details><summary>", warnings.size(), " warnings</summary>\n\n");
+    StrAppend(&text, "<details><summary>", CountOf(warnings), " warnings</summary>\n\n");
     for (const WarningText& warning : warnings) {
       StrAppend(&text, "- ", EscapeMarkdown(warning.step), ": ", EscapeMarkdown(warning.text),
                 "\n");

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/runtime/data_files.h"
 #include "common/runtime/data_set.h"
 #include "common/runtime/npy.h"
 #include "common/runtime/npz.h"
@@ -62,10 +62,6 @@ std::string AcceptedShapes(const InputSpec& input) {
   return text;
 }
 
-bool IsArrayFile(const fs::path& path) {
-  return path.extension() == ".npy" || path.extension() == ".npz";
-}
-
 class FileDataSet : public DataSet {
  public:
   FileDataSet(std::span<const InputSpec> inputs, const DataSetOptions& options)
@@ -78,9 +74,7 @@ class FileDataSet : public DataSet {
   std::string Locate(int64_t index, size_t input) const override;
 
  private:
-  absl::StatusOr<std::vector<fs::path>> ListFiles(std::span<const fs::path> paths);
   absl::Status AddSegments(const std::vector<fs::path>& files);
-  absl::StatusOr<size_t> InputOf(const fs::path& file) const;
   absl::Status AddSegment(std::vector<fs::path> files);
   absl::Status CheckArray(const ArrayReader& array, size_t input, Slicing* slicing) const;
   absl::StatusOr<std::vector<std::unique_ptr<ArrayReader>>> OpenArrays(const Segment& segment,
@@ -92,84 +86,17 @@ class FileDataSet : public DataSet {
   std::vector<std::unique_ptr<ArrayReader>> open_arrays_;
 };
 
-absl::StatusOr<std::vector<fs::path>> FileDataSet::ListFiles(std::span<const fs::path> paths) {
-  std::vector<fs::path> files;
-  for (const fs::path& path : paths) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-      return MakeError(Reason::kFileNotFound,
-                       base::StrCat(path.string(), ": no such file or folder"));
-    }
-    if (!fs::is_directory(status)) {
-      if (!IsArrayFile(path)) {
-        return MakeError(Reason::kDataInvalid,
-                         base::StrCat(path.string(), ": expected a .npy or .npz file or a folder"),
-                         "Save the data with numpy.save or numpy.savez.");
-      }
-      files.push_back(path);
-      continue;
-    }
-    std::vector<fs::path> found;
-    fs::directory_iterator entries(path, error);
-    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-      const fs::path& entry = entries->path();
-      if (IsArrayFile(entry) && !entry.filename().string().starts_with('.')) found.push_back(entry);
-    }
-    if (error) {
-      return MakeError(Reason::kFileUnreadable, base::StrCat(path.string(), ": ", error.message()));
-    }
-    if (found.empty()) {
-      return MakeError(Reason::kDataEmpty,
-                       base::StrCat(path.string(), ": the folder has no .npy or .npz file"));
-    }
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  return files;
-}
-
-// Which input a .npy file of a model of several inputs belongs to.
-absl::StatusOr<size_t> FileDataSet::InputOf(const fs::path& file) const {
-  std::string stem = file.stem().string();
-  // A file of a job carries its number in front: 3_ifm_0.npy.
-  const size_t digits = stem.find_first_not_of("0123456789");
-  const bool numbered = digits != std::string::npos && digits > 0 && stem[digits] == '_';
-  for (const std::string& name : {stem, numbered ? stem.substr(digits + 1) : std::string()}) {
-    if (name.empty()) continue;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      std::string plain = inputs_[i].name;
-      std::replace_if(
-          plain.begin(), plain.end(), [](char c) { return c == '/' || c == ':' || c == '\\'; },
-          '_');
-      if (name == inputs_[i].name || name == plain) return i;
-    }
-    size_t number = 0;
-    constexpr std::string_view kPrefix = "ifm_";
-    const char* end = name.data() + name.size();
-    if (name.starts_with(kPrefix)) {
-      const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
-      if (parsed.ec == std::errc() && parsed.ptr == end && number < inputs_.size()) return number;
-    }
-  }
-  std::vector<std::string> names;
-  for (const InputSpec& input : inputs_) names.push_back(base::StrCat(input.name, ".npy"));
-  return MakeError(
-      Reason::kDataKeyMismatch,
-      base::StrCat(file.string(), " belongs to no input; expected ", base::StrJoin(names, ", "),
-                   " or ifm_0.npy to ifm_", inputs_.size() - 1, ".npy"),
-      "Name each file after its input, or use .npz files with input names as keys.");
-}
-
 absl::Status FileDataSet::AddSegments(const std::vector<fs::path>& files) {
   std::vector<fs::path> group(inputs_.size());
+  std::vector<std::string> names;
+  for (const InputSpec& input : inputs_) names.push_back(input.name);
   size_t filled = 0;
   for (const fs::path& file : files) {
     if (file.extension() == ".npz" || inputs_.size() == 1) {
       GQ_RETURN_IF_ERROR(AddSegment({file}));
       continue;
     }
-    GQ_ASSIGN_OR_RETURN(const size_t input, InputOf(file));
+    GQ_ASSIGN_OR_RETURN(const size_t input, InputOfFile(file, names));
     if (!group[input].empty()) {
       return MakeError(Reason::kDataKeyMismatch,
                        base::StrCat("input '", inputs_[input].name, "' is given twice: ",
@@ -289,7 +216,7 @@ absl::Status FileDataSet::OpenAll(std::span<const fs::path> paths) {
   if (inputs_.empty()) {
     return MakeError(Reason::kModelUnsupported, "the model has no inputs to feed");
   }
-  GQ_ASSIGN_OR_RETURN(const std::vector<fs::path> files, ListFiles(paths));
+  GQ_ASSIGN_OR_RETURN(const std::vector<fs::path> files, ListDataFiles(paths));
   GQ_RETURN_IF_ERROR(AddSegments(files));
   if (segments_.empty()) return MakeError(Reason::kDataEmpty, "no data files were given");
   if (segments_.size() > 2) {

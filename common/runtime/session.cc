@@ -211,7 +211,11 @@ absl::Status Session::State::ReadSignature() {
 // Hands out memory for an output of known shape; leaves `value` null where the shape is not known.
 absl::Status Session::State::PrepareOutput(const TensorInfo& info, Tensor* tensor,
                                            OrtValue** value) const {
-  if (!IsStatic(info.shape)) return absl::OkStatus();
+  // What is an input too is handed through, not written.
+  const bool is_input = std::any_of(inputs.begin(), inputs.end(), [&](const TensorInfo& input) {
+    return input.name == info.name;
+  });
+  if (is_input || !IsStatic(info.shape)) return absl::OkStatus();
   if (!tensor->exclusive() || tensor->dtype() != info.dtype || tensor->shape() != info.shape) {
     GQ_ASSIGN_OR_RETURN(*tensor, Tensor::Allocate(info.dtype, info.shape));
   }

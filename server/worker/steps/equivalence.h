@@ -18,8 +18,8 @@ struct Equivalence {
 
 // Runs both models on the first sample of `data`. SANITY_CHECK_FAILED, naming the output, when they
 // differ by more than rounding explains: in float32 (PSNR 60 dB), or with `changed_precision` in
-// the 16-bit arithmetic of the user's model (30 dB); RUNTIME_FAILED when the user's model does not
-// run.
+// the 16-bit arithmetic of the user's model (30 dB); MODEL_UNSUPPORTED when the user's model does
+// not run. A model in a precision that ONNX Runtime cannot compute is not compared, with a warning.
 absl::StatusOr<Equivalence> CheckEquivalence(const graph::Model& user_model,
                                              const graph::Model& float_model,
                                              bool changed_precision, runtime::DataSet& data,

@@ -10,6 +10,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/passes.h"
 #include "common/runtime/ort_library.h"
 
 namespace gq::worker {
@@ -89,9 +90,13 @@ absl::StatusOr<json> ModelFileJson(const fs::path& path, const graph::Model& mod
 json PassesJson(const std::vector<graph::PassReport>& passes) {
   json list = json::array();
   for (const graph::PassReport& pass : passes) {
-    list.push_back({{"name", pass.name},
-                    {"changed", pass.changed},
-                    {"detail", base::StrJoin(pass.details, "; ")}});
+    json entry = {{"name", pass.name},
+                  {"changed", pass.changed},
+                  {"detail", base::StrJoin(pass.details, "; ")}};
+    for (const graph::PassEntry& known : graph::OptimizationPasses()) {
+      if (known.pass->name() == pass.name) entry["summary"] = known.pass->summary();
+    }
+    list.push_back(std::move(entry));
   }
   return list;
 }

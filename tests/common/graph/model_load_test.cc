@@ -199,10 +199,75 @@ TEST(LoadTest, OutputsNeedNoShapeInputsDo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'x'"));
 }
 
-TEST(LoadTest, SparseInitializerIsUnsupported) {
+// A sparse tensor of 2 x 3 with 5 at the given index.
+onnx::SparseTensorProto Sparse(const std::vector<int64_t>& index,
+                               const std::vector<int64_t>& index_dims) {
+  onnx::SparseTensorProto sparse;
+  sparse.add_dims(2);
+  sparse.add_dims(3);
+  auto* values = sparse.mutable_values();
+  values->set_name("s");
+  values->set_data_type(onnx::TensorProto::FLOAT);
+  values->add_dims(1);
+  values->add_float_data(5);
+  auto* indices = sparse.mutable_indices();
+  indices->set_data_type(onnx::TensorProto::INT64);
+  for (const int64_t dim : index_dims) indices->add_dims(dim);
+  for (const int64_t value : index) indices->add_int64_data(value);
+  return sparse;
+}
+
+TEST(LoadTest, SparseInitializersBecomeDense) {
+  for (const auto& sparse : {Sparse({4}, {1}), Sparse({1, 1}, {1, 2})}) {
+    onnx::ModelProto proto = ReluProto();
+    *proto.mutable_graph()->add_sparse_initializer() = sparse;
+    const auto model = LoadModelFromBytes(proto.SerializeAsString(), "sparse.onnx");
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto* dense = model->FindInitializer("s");
+    ASSERT_NE(dense, nullptr);
+    EXPECT_THAT(*model->Data(*dense)->ToFloats(), ElementsAre(0, 0, 0, 0, 5, 0));
+  }
+}
+
+TEST(LoadTest, SparseIndicesMustFit) {
+  for (const auto& sparse : {Sparse({6}, {1}), Sparse({-1}, {1}), Sparse({2, 0}, {1, 2}),
+                             Sparse({1, 1}, {2}), Sparse({0, 0, 0}, {1, 3})}) {
+    onnx::ModelProto proto = ReluProto();
+    *proto.mutable_graph()->add_sparse_initializer() = sparse;
+    EXPECT_EQ(ReasonOf(LoadProto(proto)), Reason::kModelInvalid);
+  }
+}
+
+TEST(LoadTest, SparseTensorsHaveALimit) {
   onnx::ModelProto proto = ReluProto();
-  proto.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("s");
-  EXPECT_EQ(ReasonOf(LoadProto(proto)), Reason::kModelUnsupported);
+  auto* sparse = proto.mutable_graph()->add_sparse_initializer();
+  *sparse = Sparse({0}, {1});
+  sparse->set_dims(0, int64_t{1} << 40);
+  EXPECT_EQ(ReasonOf(LoadProto(proto)), Reason::kModelTooLarge);
+}
+
+TEST(LoadTest, NamesMustBeText) {
+  for (const std::string& name : {std::string("a\xff"), std::string("\xc0\xaf"),
+                                  std::string("\xed\xa0\x80"), std::string("\xf5\x80\x80\x80")}) {
+    onnx::ModelProto proto = ReluProto();
+    proto.mutable_graph()->mutable_node(0)->set_name(name);
+    const auto status = LoadProto(proto);
+    EXPECT_EQ(ReasonOf(status), Reason::kModelInvalid);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("UTF-8"));
+  }
+  onnx::ModelProto proto = ReluProto();
+  proto.mutable_graph()->mutable_node(0)->set_name("\xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_TRUE(LoadProto(proto).ok()) << LoadProto(proto);
+}
+
+TEST(NormalizeTest, TheDefaultDomainHasOneName) {
+  onnx::ModelProto proto = ReluProto();
+  proto.mutable_opset_import(0)->set_domain("ai.onnx");
+  proto.mutable_graph()->mutable_node(0)->set_domain("ai.onnx");
+  const auto model = LoadModelFromBytes(proto.SerializeAsString(), "named.onnx");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->graph().node(0).domain(), "");
+  EXPECT_GT(model->Opset(), 0);
 }
 
 TEST(NormalizeTest, ConstantsBecomeInitializers) {

@@ -110,8 +110,9 @@ TEST_F(BadInputTest, SchemeThatTheDeviceDoesNotTake) {
               {"vint8", "ethos-u55"});
 }
 
-TEST_F(BadInputTest, NotAvailable) {
-  ExpectError({"dry-run", "--model", "m.onnx"}, 2, "NOT_AVAILABLE", {"dry-run"});
+TEST_F(BadInputTest, LimitOfASearch) {
+  ExpectError({"explore", "--model", "m.onnx", "--explore-limit", "speed=3"}, 2, "INVALID_FLAG",
+              {"speed=3", "max_share"});
 }
 
 TEST_F(BadInputTest, CalibrationDataOfAnotherShape) {
@@ -158,14 +159,25 @@ TEST_F(BadInputTest, InfinityInEveryAllowedSample) {
 
 TEST_F(BadInputTest, DimensionsThatStayDynamic) {
   WriteModel("dynamic.onnx", "g (float[1,2,H,W] x) => (float[1,2,H,W] y) { y = Relu(x) }");
-  ExpectError(Quantize({}, "dynamic.onnx"), 2, "DYNAMIC_SHAPE", {"x", "--input-shape"});
+  ExpectError({"quantize", "--model", "dynamic.onnx", "--output", "q.onnx"}, 2, "DYNAMIC_SHAPE",
+              {"x", "--input-shape"});
 }
 
-TEST_F(BadInputTest, TheDataSuggestsTheOpenDimensions) {
+TEST_F(BadInputTest, TheDataFixesOpenDimensions) {
   WriteModel("dynamic.onnx", "g (float[N,2,H,W] x) => (float[N,2,H,W] y) { y = Relu(x) }");
-  ExpectError(Quantize({}, "dynamic.onnx"), 2, "DYNAMIC_SHAPE", {"--input-shape x=1x2x4x4"});
-  const Outcome outcome = Run(Quantize({"--input-shape", "x=1x2x4x4"}, "dynamic.onnx"));
+  const Outcome outcome = Run(Quantize({}, "dynamic.onnx"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("input 'x' [N, 2, H, W] gets its shape [1, 2, 4, 4] from the data"),
+            std::string::npos)
+      << outcome.out;
+}
+
+TEST_F(BadInputTest, SamplesOfSeveralShapesFixNothing) {
+  WriteModel("dynamic.onnx", "g (float[N,2,H,W] x) => (float[N,2,H,W] y) { y = Relu(x) }");
+  WriteSamples("two/a.npy", 2);
+  WriteSamples("two/b.npy", 2, 0, {2, 6, 4});
+  ExpectError(Quantize({}, "dynamic.onnx", "two"), 2, "DYNAMIC_SHAPE",
+              {"a.npy", "b.npy", "[1, 2, 4, 4]", "[1, 2, 6, 4]", "--input-shape x="});
 }
 
 TEST_F(BadInputTest, InputShapeOfAnUnknownInput) {
