@@ -238,7 +238,10 @@ nlohmann::json MakeReport(QuantizeContext& context, const calibrate::Calibration
   }
   report["passes"] = json::array();
   for (const auto& pass : context.passes) {
-    report["passes"].push_back({{"name", pass.name}, {"changed", pass.changed}});
+    report["passes"].push_back({{"name", pass.name},
+                                {"summary", pass.summary},
+                                {"changed", pass.changed},
+                                {"details", pass.details}});
   }
   report["warnings"] = context.warnings;
   report["seconds"] = seconds;

@@ -86,8 +86,8 @@ absl::StatusOr<EvaluateResult> EvaluateFiles(const JobInputs& inputs, StepLog& l
                            "give the FP32 model: --reference FP32.onnx");
   }
   GQ_ASSIGN_OR_RETURN(const graph::Model reference,
-                      LoadStatic(*inputs.reference, inputs.spec, log));
-  GQ_ASSIGN_OR_RETURN(const graph::Model candidate, LoadStatic(inputs.model, inputs.spec, log));
+                      LoadStatic(*inputs.reference, inputs, log));
+  GQ_ASSIGN_OR_RETURN(const graph::Model candidate, LoadStatic(inputs.model, inputs, log));
   const graph::Analysis analysis = graph::Analyze(reference);
   const graph::TaskType task = TaskOf(inputs.spec, analysis.task);
   log.Info("Analyze", StrCat("reference: ", DescribeModel(analysis)));
