@@ -69,6 +69,7 @@ calibrate::MethodSpec CalibrationOf(const QuantizeConfig& config, ScaleType scal
       MethodSpec spec = MethodSpec::Default(Method::kLayerwisePercentile);
       if (options.percentile_candidates) spec.candidates = *options.percentile_candidates;
       if (options.lwp_metric) spec.squared_error = *options.lwp_metric == "mse";
+      if (asymmetric) spec.symmetric = false;
       return spec;
     }
   }
