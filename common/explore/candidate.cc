@@ -40,18 +40,6 @@ std::optional<double> NumberIn(const json& object, const char* key) {
   return std::nullopt;
 }
 
-// Passes that change what is quantized rather than its integers, of those the start kept.
-std::vector<std::string> StructuralPasses(const json& report) {
-  std::vector<std::string> names;
-  const json recovery = report.value("recovery", json::object());
-  for (const json& pass : recovery.value("passes", json::array())) {
-    const std::string name = pass.value("name", "");
-    const bool structural = name == "masks" || name == "residuals";
-    if (structural && pass.value("kept", false)) names.push_back(name);
-  }
-  return names;
-}
-
 constexpr int64_t kLeastSharedBytes = 64;  // equal constants from this size on share a name
 
 bool SameForm(const onnx::TensorProto& a, const onnx::TensorProto& b) {
@@ -210,21 +198,21 @@ std::vector<std::string> CandidateMaker::UserNames(const std::vector<std::string
   return names;
 }
 
-quantize::QuantizeConfig CandidateMaker::ConfigWith(const std::vector<std::string>& nodes) const {
-  quantize::QuantizeConfig config = problem_.config;
+void CandidateMaker::Promote(const std::vector<std::string>& nodes,
+                             quantize::QuantizeConfig* config) const {
   const std::vector<std::string> names = UserNames(nodes);
   if (problem_.limits.precision == onnx::TensorProto::FLOAT) {
-    config.exclude.insert(config.exclude.end(), names.begin(), names.end());
+    config->exclude.insert(config->exclude.end(), names.begin(), names.end());
   } else {
-    quantize::PromoteNodes(names, problem_.limits.precision, problem_.form, &config);
+    quantize::PromoteNodes(names, problem_.limits.precision, problem_.form, config);
   }
-  return config;
 }
 
 absl::StatusOr<Candidate> CandidateMaker::Quantize(const std::vector<std::string>& nodes,
                                                    const std::vector<std::string>& passes) {
   QuietReporter quiet(reporter_);
-  Candidate candidate{.nodes = nodes, .config = ConfigWith(nodes)};
+  Candidate candidate{.nodes = nodes, .config = problem_.config};
+  Promote(nodes, &candidate.config);
   quantize::QuantizeInputs inputs{.origin = problem_.origin,
                                   .table = table_.tensors.empty() ? nullptr : &table_,
                                   .allow_nonfinite = problem_.allow_nonfinite};
@@ -249,8 +237,19 @@ absl::StatusOr<Candidate> CandidateMaker::Recovered(const std::vector<std::strin
 }
 
 absl::StatusOr<Candidate> CandidateMaker::FromStart(const std::vector<std::string>& nodes) {
-  GQ_ASSIGN_OR_RETURN(Candidate candidate,
-                      Quantize(nodes, StructuralPasses(problem_.start_report)));
+  QuietReporter quiet(reporter_);
+  Candidate candidate{.nodes = nodes, .config = problem_.source_config};
+  Promote(nodes, &candidate.config);
+  const quantize::QuantizeInputs inputs{
+      .origin = problem_.origin,
+      .table = source_table_.tensors.empty() ? nullptr : &source_table_,
+      .allow_nonfinite = problem_.allow_nonfinite};
+  GQ_ASSIGN_OR_RETURN(
+      quantize::QuantizeResult result,
+      quantize::Quantize(problem_.source, candidate.config, problem_.calibration, quiet, inputs));
+  source_table_ = std::move(result.table);
+  candidate.model = std::move(result.model);
+  candidate.report = std::move(result.report);
   TakeParameters(problem_.start, &candidate.model);
   return candidate;
 }

@@ -52,6 +52,10 @@ struct Problem {
   const quantize::ModelOrigin* origin;  // null: names are those of float_model
   // What `config` and `recover` made of float_model, with its report (graph_quantize).
   const graph::Model& start;
+  // float_model and config as recovery left them: what the integers of the start stand for. The
+  // same objects without recovery.
+  const graph::Model& source;
+  const quantize::QuantizeConfig& source_config;
   const nlohmann::json& start_report;
   runtime::DataSet& calibration;
   runtime::DataSet& evaluation;
@@ -81,12 +85,11 @@ class CandidateMaker {
   std::vector<std::string> UserNames(const std::vector<std::string>& nodes) const;
   bool CanName(const std::string& node) const { return !UserNames({node}).empty(); }
 
-  quantize::QuantizeConfig ConfigWith(const std::vector<std::string>& nodes) const;
   // Without recovery.
   absl::StatusOr<Candidate> Plain(const std::vector<std::string>& nodes);
   // With the recovery passes of the problem, fitted anew.
   absl::StatusOr<Candidate> Recovered(const std::vector<std::string>& nodes);
-  // With the integers, positions and biases that the start has from its recovery.
+  // Of the problem's source, with the integers, positions and biases that the start has.
   absl::StatusOr<Candidate> FromStart(const std::vector<std::string>& nodes);
 
   // On all evaluation samples, or on those of `only`. A model whose float tensors are bfloat16 or
@@ -101,13 +104,15 @@ class CandidateMaker {
   explicit CandidateMaker(const Problem& problem, base::Reporter& reporter,
                           accuracy::Baseline baseline)
       : problem_(problem), reporter_(reporter), baseline_(std::move(baseline)) {}
+  void Promote(const std::vector<std::string>& nodes, quantize::QuantizeConfig* config) const;
   absl::StatusOr<Candidate> Quantize(const std::vector<std::string>& nodes,
                                      const std::vector<std::string>& passes);
 
   const Problem& problem_;
   base::Reporter& reporter_;
   accuracy::Baseline baseline_;
-  calibrate::CalibrationTable table_;
+  calibrate::CalibrationTable table_;         // of float_model
+  calibrate::CalibrationTable source_table_;  // of source
   int full_evaluations_ = 0;
   int64_t sample_runs_ = 0;
 };

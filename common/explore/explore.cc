@@ -65,9 +65,9 @@ absl::Status RecoverSearched(const Problem& problem, CandidateMaker& maker, Run&
   const std::vector<std::string> nodes = run.NodesOfRow(searched.searched_row);
   if (nodes.empty() || run.OutOfTime()) return absl::OkStatus();
   const std::string name = "the promoted layers, with recovery";
-  GQ_ASSIGN_OR_RETURN(const auto tried, run.Try("recovery", name, {}, [&maker, nodes] {
-    return maker.Recovered(nodes);
-  }));
+  GQ_ASSIGN_OR_RETURN(
+      const auto tried,
+      run.Try("recovery", name, {}, Once([&maker, nodes] { return maker.Recovered(nodes); })));
   const Figures& before = run.trace()[static_cast<size_t>(searched.searched_row - 1)].figures;
   const bool better = !tried.failed && IsBetter(tried.figures, before) &&
                       (start.failed || IsBetter(tried.figures, start.figures));
@@ -135,8 +135,9 @@ absl::StatusOr<Exploration> Explore(const Problem& problem, StrategyKind strateg
   e.figures = best.figures;
   e.promoted = best.layers;
   const bool known = best.candidate == "start" && problem.start_figures.has_value();
-  if (!known) {
-    // The same file, so the same figures; here with all of them.
+  e.evaluation = run.EvaluationOfRow(e.best_row);
+  if (!known && !e.evaluation) {
+    // Measured by an earlier run: the same file gives the same figures.
     GQ_ASSIGN_OR_RETURN(e.evaluation, maker->Evaluate(e.best.model));
   }
   e.borders = CountBorders(problem.float_model.graph(), e.best.nodes);

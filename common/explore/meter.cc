@@ -83,12 +83,10 @@ struct Sums {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(const graph::Model& float_model,
-                                                     const graph::Model& quantized,
-                                                     const std::vector<Region>& regions,
-                                                     runtime::DataSet& data,
-                                                     const std::vector<int64_t>& samples,
-                                                     const MeterOptions& options) {
+absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(
+    const graph::Model& float_model, const graph::Model& source, const graph::Model& quantized,
+    const std::vector<Region>& regions, runtime::DataSet& data, const std::vector<int64_t>& samples,
+    const MeterOptions& options) {
   std::unique_ptr<Meter> meter(new Meter());
   meter->snr_ = options.snr;
   graph::Model reference = float_model;
@@ -124,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(const graph::Model& float_m
     return base::MakeError(base::Reason::kDataEmpty, "no sample is left to measure on",
                            "give samples without NaN and infinity");
   }
-  GQ_ASSIGN_OR_RETURN(meter->model_, SwitchModel::Create(reference, candidate, regions,
+  GQ_ASSIGN_OR_RETURN(meter->model_, SwitchModel::Create(source, candidate, regions,
                                                          options.precision, options.threads));
   return meter;
 }

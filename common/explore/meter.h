@@ -27,12 +27,11 @@ class Meter {
   // Holds the samples `samples` of `data` and what the float model makes of them. Where an output
   // is a Softmax with few rows, what the Softmax reads is compared: a saturated Softmax hides
   // differences. Errors of Session and DataSet.
-  static absl::StatusOr<std::unique_ptr<Meter>> Create(const graph::Model& float_model,
-                                                       const graph::Model& quantized,
-                                                       const std::vector<Region>& regions,
-                                                       runtime::DataSet& data,
-                                                       const std::vector<int64_t>& samples,
-                                                       const MeterOptions& options);
+  // `quantized` was made of `source`, which computes what the float model does.
+  static absl::StatusOr<std::unique_ptr<Meter>> Create(
+      const graph::Model& float_model, const graph::Model& source, const graph::Model& quantized,
+      const std::vector<Region>& regions, runtime::DataSet& data,
+      const std::vector<int64_t>& samples, const MeterOptions& options);
 
   // Signal to noise in dB, worst and mean over the outputs in equal parts, with these regions
   // promoted, over the first `samples` samples (0: all). Larger is better.

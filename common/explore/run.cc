@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <set>
 
 #include "common/base/log_format.h"
@@ -88,8 +89,8 @@ absl::StatusOr<Run::Tried> Run::Try(std::string_view kind, std::string_view cand
   const absl::Status status = [&]() -> absl::Status {
     GQ_ASSIGN_OR_RETURN(const Candidate made, tried.make());
     tried.config_json = quantize::WriteQuarkJson(made.config);
-    GQ_ASSIGN_OR_RETURN(const accuracy::Evaluation evaluation, maker_.Evaluate(made.model, only));
-    tried.figures = FiguresOf(evaluation, problem_.evaluate.targets);
+    GQ_ASSIGN_OR_RETURN(tried.evaluation, maker_.Evaluate(made.model, only));
+    tried.figures = FiguresOf(*tried.evaluation, problem_.evaluate.targets);
     return absl::OkStatus();
   }();
   tried.seconds = SecondsSince(begin);
@@ -148,9 +149,11 @@ absl::Status Run::Decide(std::string_view kind, std::string_view candidate,
                                         .state = state.dump()}));
   }
   LogRow(row);
+  const bool row_full = row.full;
   trace_.push_back(std::move(row));
   nodes_.push_back(nodes);
   makes_.push_back(tried.make);
+  evaluations_.push_back(row_full ? tried.evaluation : std::nullopt);
   return absl::OkStatus();
 }
 
@@ -171,6 +174,16 @@ void Run::LogRow(const TraceRow& row) {
                   static_cast<long long>(row.figures.samples), row.decision.c_str());
   }
   reporter_.Info("Explore", StrCat(text, row.candidate));
+}
+
+Run::Make Once(Run::Make make) {
+  auto made = std::make_shared<std::optional<Candidate>>();
+  return [made, make = std::move(make)]() -> absl::StatusOr<Candidate> {
+    if (!*made) {
+      GQ_ASSIGN_OR_RETURN(*made, make());
+    }
+    return **made;
+  };
 }
 
 int CountLayers(const Problem& problem, const std::vector<std::string>& nodes) {

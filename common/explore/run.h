@@ -29,6 +29,7 @@ class Run {
     double seconds = 0;
     bool known = false;  // from an earlier run
     std::string config_json;
+    std::optional<accuracy::Evaluation> evaluation;  // nothing when it is known or failed
     Make make;
   };
 
@@ -58,6 +59,10 @@ class Run {
   absl::StatusOr<Candidate> Remake(int number) const {
     return makes_[static_cast<size_t>(number - 1)]();
   }
+  // Figures of a row in full, where this run measured it.
+  const std::optional<accuracy::Evaluation>& EvaluationOfRow(int number) const {
+    return evaluations_[static_cast<size_t>(number - 1)];
+  }
   bool OutOfTime() const;
   absl::Status CheckCancelled() const;
   base::Reporter& reporter() const { return reporter_; }
@@ -75,8 +80,12 @@ class Run {
   std::vector<TraceRow> trace_;
   std::vector<std::vector<std::string>> nodes_;  // by row
   std::vector<Make> makes_;
+  std::vector<std::optional<accuracy::Evaluation>> evaluations_;
   int compute_layers_;
 };
+
+// Makes the candidate once and keeps it; for those that are dear.
+Run::Make Once(Run::Make make);
 
 // What a strategy hands to the end of the search.
 struct StrategyResult {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <set>
 
 #include "common/base/status.h"
@@ -8,6 +8,7 @@
 #include "common/explore/region_search.h"
 #include "common/explore/run.h"
 #include "common/graph/analysis.h"
+#include "common/graph/graph_index.h"
 #include "common/quantize/mixed_precision.h"
 
 namespace gq::explore {
@@ -37,7 +38,7 @@ class SensitivitySearch {
         maker_(maker),
         run_(run),
         exploration_(*exploration),
-        regions_(FindRegions(problem.float_model.graph())),
+        regions_(NamedRegions()),
         check_samples_(
             Spread(problem.evaluation.size(),
                    std::clamp<int64_t>(problem.evaluation.size() / 4, 4, kMostCheckSamples))) {}
@@ -75,6 +76,29 @@ class SensitivitySearch {
     return run_.Decide("preset", name, "skipped", plain, {}, 0, false);
   }
 
+  // Regions of what the start was made from, without nodes that no configuration can name.
+  std::vector<Region> NamedRegions() const {
+    std::vector<Region> regions = FindRegions(problem_.source.graph());
+    for (Region& region : regions) {
+      std::erase_if(region.nodes, [this](const auto& node) { return !maker_.CanName(node); });
+    }
+    return regions;
+  }
+
+  // All nodes of the float model that belong to these layers and make floats.
+  std::vector<std::string> FloatNodesOf(const std::vector<std::string>& layers) const {
+    const graph::GraphIndex index(problem_.float_model.graph());
+    std::vector<std::string> nodes;
+    for (const Region& region : FindRegions(problem_.float_model.graph())) {
+      if (std::find(layers.begin(), layers.end(), region.layer) == layers.end()) continue;
+      for (const std::string& node : region.nodes) {
+        const std::string_view output = graph::OutputName(*index.FindNode(node), 0);
+        if (index.ElemType(output) == onnx::TensorProto::FLOAT) nodes.push_back(node);
+      }
+    }
+    return nodes;
+  }
+
   absl::Status Prepare() {
     const auto layers = static_cast<int>(regions_.size());
     GQ_ASSIGN_OR_RETURN(const auto kept, NodesOfPatterns(problem_, problem_.limits.keep));
@@ -98,7 +122,7 @@ class SensitivitySearch {
     GQ_ASSIGN_OR_RETURN(
         meter_,
         Meter::Create(
-            problem_.float_model, problem_.start, regions_, problem_.evaluation,
+            problem_.float_model, problem_.source, problem_.start, regions_, problem_.evaluation,
             Spread(problem_.evaluation.size(), search_samples_),
             {.precision = problem_.limits.precision, .threads = problem_.threads, .snr = snr}));
     start_set_.assign(regions_.size(), false);
@@ -190,16 +214,26 @@ class SensitivitySearch {
     return regions;
   }
 
-  std::vector<std::string> NodesOf(size_t count) const {
+  std::vector<size_t> First(size_t count) const {
     std::vector<size_t> regions = StartRegions();
     regions.insert(regions.end(), path_.begin(),
                    path_.begin() + static_cast<std::ptrdiff_t>(count));
+    return regions;
+  }
+
+  std::vector<std::string> NodesOf(size_t count) const {
     std::vector<std::string> nodes;
-    for (const size_t region : regions) {
+    for (const size_t region : First(count)) {
       const auto& own = meter_->model().QuantizedNodes(region);
       nodes.insert(nodes.end(), own.begin(), own.end());
     }
     return nodes;
+  }
+
+  std::vector<std::string> LayersOf(size_t count) const {
+    std::vector<std::string> layers;
+    for (const size_t region : First(count)) layers.push_back(regions_[region].layer);
+    return layers;
   }
 
   json PathState() const {
@@ -218,21 +252,34 @@ class SensitivitySearch {
     const bool met = !tried.failed && tried.figures.goal_met;
     GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, met ? "promoted" : "skipped", tried, nodes,
                                    CountLayers(problem_, nodes), false, PathState()));
-    return tried.failed ? Figures{} : tried.figures;
+    if (tried.failed) return Figures{};
+    checked_[count] = tried.figures;
+    return tried.figures;
   }
 
-  // The same with the recovery passes fitted anew where there are any, on all samples.
+  // How the first `count` regions are made for all samples: with the recovery passes fitted anew,
+  // where that does better on few samples than what the start has from them.
+  absl::StatusOr<explore::Run::Make> BestForm(size_t count, const std::vector<std::string>& nodes) {
+    const explore::Run::Make from_start = [this, nodes] { return maker_.FromStart(nodes); };
+    if (problem_.recover.passes.empty() || run_.OutOfTime()) return from_start;
+    const std::vector<std::string> all = FloatNodesOf(LayersOf(count));
+    const explore::Run::Make recovered = Once([this, all] { return maker_.Recovered(all); });
+    const std::string name = StrCat("the ", count, " most damaging regions, recovered again");
+    GQ_ASSIGN_OR_RETURN(const auto tried, run_.Try("sensitivity", name, check_samples_, recovered));
+    const auto before = checked_.find(count);
+    const bool better =
+        !tried.failed && (before == checked_.end() || IsBetter(tried.figures, before->second));
+    GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, better ? "promoted" : "rolled-back", tried,
+                                   nodes, CountLayers(problem_, nodes), false, PathState()));
+    return better ? recovered : from_start;
+  }
+
   absl::StatusOr<bool> ConfirmPrefix(size_t count, StrategyResult* result) {
     const std::vector<std::string> nodes = NodesOf(count);
-    const bool recovers = !problem_.recover.passes.empty();
-    const std::string name = StrCat("the ", count, " most damaging regions",
-                                    recovers ? ", recovered again" : "", ", all samples");
-    GQ_ASSIGN_OR_RETURN(const auto tried,
-                        run_.Try("sensitivity", name, {}, [this, nodes, recovers] {
-                          return recovers ? maker_.Recovered(nodes) : maker_.Plain(nodes);
-                        }));
-    const bool better = !tried.failed && (best_row_ == 0 ? IsBetter(tried.figures, start_)
-                                                         : IsBetter(tried.figures, best_));
+    GQ_ASSIGN_OR_RETURN(const explore::Run::Make make, BestForm(count, nodes));
+    const std::string name = StrCat("the ", count, " most damaging regions, all samples");
+    GQ_ASSIGN_OR_RETURN(const auto tried, run_.Try("sensitivity", name, {}, make));
+    const bool better = !tried.failed && IsBetter(tried.figures, best_row_ == 0 ? start_ : best_);
     GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, better ? "promoted" : "rolled-back", tried,
                                    nodes, CountLayers(problem_, nodes), true, PathState()));
     if (better) {
@@ -288,6 +335,7 @@ class SensitivitySearch {
   std::vector<size_t> candidates_;
   std::vector<bool> start_set_;
   std::vector<size_t> path_;
+  std::map<size_t, Figures> checked_;  // on few samples, by length of the prefix
   Figures start_, best_;
   int start_row_ = 0, best_row_ = 0;
 };

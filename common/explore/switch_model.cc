@@ -132,6 +132,7 @@ class SwitchModelBuilder {
       if (const auto found = region_of_.find(at->name()); found != region_of_.end()) {
         return found->second;
       }
+      if (float_index_.FindNode(at->name()) != nullptr) return std::nullopt;  // in no region
       at = at->input_size() == 0 ? nullptr : index_.Producer(at->input(0));
     }
     return std::nullopt;

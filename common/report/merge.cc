@@ -143,6 +143,31 @@ std::string_view StepKey(gq::v1::StepKind kind) {
   }
 }
 
+namespace {
+
+// What a search ended with takes the place of what it started from.
+void TakeResultOfSearch(Json& sections) {
+  const auto explore = sections.find("explore");
+  if (explore == sections.end()) return;
+  const auto found = explore->find("result");
+  if (found == explore->end() || !found->is_object()) return;
+  const Json result = std::move(*found);
+  explore->erase("result");
+  for (const auto& [key, section] : result.items()) {
+    if (sections.contains(key)) {
+      Json before = std::move(sections[key]);
+      for (const char* bulky : {"layers", "tensors", "config", "alignment"}) before.erase(bulky);
+      if (before.contains("outputs")) {
+        for (Json& output : before["outputs"]) output.erase("scatter");
+      }
+      (*explore)["before"][key] = std::move(before);
+    }
+    sections[key] = section;
+  }
+}
+
+}  // namespace
+
 std::string MergeReport(const gq::v1::Job& job, std::span<const StepPart> parts) {
   std::vector<StepPart> ordered(parts.begin(), parts.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const StepPart& a, const StepPart& b) {
@@ -167,6 +192,8 @@ std::string MergeReport(const gq::v1::Job& job, std::span<const StepPart> parts)
     TakeWarnings(section, step.title(), warnings);
     sections[std::string(StepKey(step.kind()))] = std::move(section);
   }
+
+  TakeResultOfSearch(sections);
 
   Json report = {{"schema", kReportSchema},
                  {"identity", std::move(identity)},

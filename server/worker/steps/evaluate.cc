@@ -1,5 +1,6 @@
 #include "server/worker/steps/evaluate.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/base/text.h"
 #include "common/quantize/reduced_precision.h"
 #include "server/worker/steps/graph_optimize.h"
+#include "server/worker/steps/layer_errors.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
 
@@ -17,32 +19,10 @@ namespace {
 
 using base::StrCat;
 
+constexpr int64_t kLayerErrorSamples = 8;
+
 absl::StatusOr<std::vector<accuracy::TargetExpression>> Targets(const gq::v1::JobSpec& spec) {
   return accuracy::ParseTargets({spec.target_accuracy().begin(), spec.target_accuracy().end()});
-}
-
-void LogVerdict(const accuracy::Verdict& verdict, StepLog& log) {
-  const std::string_view mark = verdict.default_goal ? " (default goal)" : "";
-  switch (verdict.result) {
-    case accuracy::VerdictResult::kGoalMet:
-      log.Info("Verdict", StrCat("goal met", mark, ": ", verdict.reason));
-      break;
-    case accuracy::VerdictResult::kGoalNotMet:
-      log.Warn("Verdict", StrCat("goal not met", mark, ": ", verdict.reason));
-      break;
-    case accuracy::VerdictResult::kNotJudged:
-      log.Info("Verdict", StrCat("not judged", mark, ": ", verdict.reason));
-      break;
-  }
-  if (!verdict.default_goal && !verdict.default_judgement.reason.empty()) {
-    log.Info("Verdict",
-             StrCat("the default goal would be ",
-                    verdict.default_judgement.result == accuracy::VerdictResult::kGoalMet ? "met"
-                    : verdict.default_judgement.result == accuracy::VerdictResult::kGoalNotMet
-                        ? "missed"
-                        : "left open",
-                    ": ", verdict.default_judgement.reason));
-  }
 }
 
 // The candidate as the device computes it, where its file alone would not show that.
@@ -85,8 +65,7 @@ absl::StatusOr<EvaluateResult> EvaluateFiles(const JobInputs& inputs, StepLog& l
     return base::MakeError(base::Reason::kFileNotFound, "there is no reference to compare with",
                            "give the FP32 model: --reference FP32.onnx");
   }
-  GQ_ASSIGN_OR_RETURN(const graph::Model reference,
-                      LoadStatic(*inputs.reference, inputs, log));
+  GQ_ASSIGN_OR_RETURN(const graph::Model reference, LoadStatic(*inputs.reference, inputs, log));
   GQ_ASSIGN_OR_RETURN(const graph::Model candidate, LoadStatic(inputs.model, inputs, log));
   const graph::Analysis analysis = graph::Analyze(reference);
   const graph::TaskType task = TaskOf(inputs.spec, analysis.task);
@@ -100,6 +79,30 @@ absl::StatusOr<EvaluateResult> EvaluateFiles(const JobInputs& inputs, StepLog& l
   GQ_ASSIGN_OR_RETURN(result.report["model"], ModelFileJson(inputs.model, candidate));
   result.report["identity"] = IdentityJson(inputs.spec);
   return result;
+}
+
+void LogVerdict(const accuracy::Verdict& verdict, StepLog& log) {
+  const std::string_view mark = verdict.default_goal ? " (default goal)" : "";
+  switch (verdict.result) {
+    case accuracy::VerdictResult::kGoalMet:
+      log.Info("Verdict", StrCat("goal met", mark, ": ", verdict.reason));
+      break;
+    case accuracy::VerdictResult::kGoalNotMet:
+      log.Warn("Verdict", StrCat("goal not met", mark, ": ", verdict.reason));
+      break;
+    case accuracy::VerdictResult::kNotJudged:
+      log.Info("Verdict", StrCat("not judged", mark, ": ", verdict.reason));
+      break;
+  }
+  if (!verdict.default_goal && !verdict.default_judgement.reason.empty()) {
+    log.Info("Verdict",
+             StrCat("the default goal would be ",
+                    verdict.default_judgement.result == accuracy::VerdictResult::kGoalMet ? "met"
+                    : verdict.default_judgement.result == accuracy::VerdictResult::kGoalNotMet
+                        ? "missed"
+                        : "left open",
+                    ": ", verdict.default_judgement.reason));
+  }
 }
 
 absl::Status CheckGoals(const gq::v1::JobSpec& spec) { return Targets(spec).status(); }
@@ -116,9 +119,8 @@ gq::v1::Verdict VerdictOf(const accuracy::Verdict& verdict) {
   return gq::v1::VERDICT_NOT_JUDGED;
 }
 
-absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph::Model& reference,
-                                           const graph::Model& candidate, graph::TaskType task,
-                                           StepLog& log) {
+absl::StatusOr<accuracy::EvaluateOptions> EvaluateOptionsOf(const JobInputs& inputs,
+                                                            graph::TaskType task) {
   accuracy::EvaluateOptions options;
   if (inputs.spec.has_atol()) options.atol = inputs.spec.atol();
   if (inputs.spec.has_rtol()) options.rtol = inputs.spec.rtol();
@@ -129,6 +131,13 @@ absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph:
   if (inputs.labels) {
     GQ_ASSIGN_OR_RETURN(options.labels, accuracy::ReadLabels(inputs.labels->string()));
   }
+  return options;
+}
+
+absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph::Model& reference,
+                                           const graph::Model& candidate, graph::TaskType task,
+                                           StepLog& log) {
+  GQ_ASSIGN_OR_RETURN(const accuracy::EvaluateOptions options, EvaluateOptionsOf(inputs, task));
   GQ_ASSIGN_OR_RETURN(const SampleData data, OpenEvaluationData(inputs, reference, log));
 
   EvaluateResult result;
@@ -145,6 +154,20 @@ absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph:
 
   result.report = accuracy::EvaluationJson(evaluation);
   if (!shown.report.is_null()) result.report["reduced_precision"] = std::move(shown.report);
+  const auto errors = LayerErrors(reference, candidate, *data.samples, kLayerErrorSamples, log);
+  if (!errors.ok() && base::GetReason(errors.status()) == base::Reason::kCancelled) {
+    return errors.status();
+  }
+  if (!errors.ok()) {
+    log.Warn("Evaluate", StrCat("the error of single layers could not be measured: ",
+                                base::FromAbsl(errors.status().message())));
+  } else if (!errors->empty()) {
+    result.report["layer_errors"] = *errors;
+    result.report["layer_error_samples"] = std::min(kLayerErrorSamples, data.samples->size());
+    log.Info("Evaluate", StrCat("largest error of a layer: ", errors->front().value("tensor", ""),
+                                " (", errors->front().value("op", ""), "), SNR ",
+                                errors->front()["snr_db"].dump(), " dB"));
+  }
   result.report["data"]["source"] = data.source;
   GQ_ASSIGN_OR_RETURN(result.report["data"]["digest"], data.samples->Digest());
   result.report["warnings"] = log.warnings();

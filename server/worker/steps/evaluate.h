@@ -16,6 +16,10 @@ struct EvaluateResult {
   nlohmann::json report;  // fragment `evaluate`
 };
 
+// How a request wants models to be compared. TARGET_INVALID and those of reading the labels.
+absl::StatusOr<accuracy::EvaluateOptions> EvaluateOptionsOf(const JobInputs& inputs,
+                                                            graph::TaskType task);
+
 // Both models have static shapes. Errors: TARGET_INVALID and those of DataSet and
 // accuracy::Evaluate.
 absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph::Model& reference,
@@ -28,6 +32,9 @@ absl::StatusOr<EvaluateResult> EvaluateFiles(const JobInputs& inputs, StepLog& l
 
 // Reads everything about the goals of a request that can be wrong, before any work. TARGET_INVALID.
 absl::Status CheckGoals(const gq::v1::JobSpec& spec);
+
+// Says the verdict and, beside a target accuracy, what the default goal says.
+void LogVerdict(const accuracy::Verdict& verdict, StepLog& log);
 
 gq::v1::Verdict VerdictOf(const accuracy::Verdict& verdict);
 

@@ -20,6 +20,9 @@ struct GraphQuantizeResult {
   nlohmann::json report;    // fragment `graph_quantize`
 };
 
+// How a result lies on disk: as the user's model did, its data file named after the new model.
+graph::SaveOptions LayoutFor(const graph::Model& user_model, const std::filesystem::path& output);
+
 // Quantizes `optimized.float_model` and writes the result to `output` (with external data beside it
 // when the user's model had it). The file is loaded again and compared with the model in memory,
 // which the quantizer has run on one sample. On an error nothing stays at `output`. Errors: those

@@ -114,6 +114,8 @@ Problem SyntheticNet::MakeProblem(const std::vector<std::string>& targets, const
           .recover = recover,
           .origin = nullptr,
           .start = start.model,
+          .source = model,
+          .source_config = config,
           .start_report = start.report,
           .calibration = *calibration,
           .evaluation = *evaluation,
