@@ -171,6 +171,8 @@ class Evaluator {
       comparer.samples = NumberOfSamples();
       comparer.quantization_step = OutputStep(candidate_, index, others[at].name);
       comparer.class_rule = RuleFor(outputs[i].shape.size());
+      comparer.open_shape = std::any_of(outputs[i].shape.begin(), outputs[i].shape.end(),
+                                        [](int64_t dim) { return dim < 0; });
       if (options_.task == graph::TaskType::kSegmentation) {
         comparer.class_axis = SoftmaxAxis(index, others[at].name);
       }
@@ -352,6 +354,12 @@ class Evaluator {
     for (const OutputComparer& comparer : comparers_) {
       evaluation_.outputs.push_back(comparer.Report());
       const OutputReport& output = evaluation_.outputs.back();
+      if (output.samples_of_other_shape > 0) {
+        AddWarning(StrCat("output '", output.name, "' has another shape than the reference's on ",
+                          output.samples_of_other_shape, " of ", evaluation_.samples,
+                          " samples; its shape depends on the data, and these samples are left "
+                          "out of its figures"));
+      }
       if (output.figures.nonfinite_reference > 0) {
         AddWarning(StrCat("output '", output.name, "' of the reference holds ",
                           output.figures.nonfinite_reference, " NaN or infinite elements"));
