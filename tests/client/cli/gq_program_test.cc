@@ -249,9 +249,9 @@ TEST_F(GqProgramTest, ErrorsHaveReasonsAndExitCodes) {
   outcome = Run({"jobs", "list", "--server", StrCat("unix:", (folder_ / "nobody").string())});
   EXPECT_EQ(outcome.exit_code, 6);
   EXPECT_THAT(outcome.err, HasSubstr("(SERVER_UNREACHABLE)"));
-  outcome = Run({"run", "--model", "m.onnx", "--explore"});
+  outcome = Run({"run", "--model", "m.onnx", "--explore-strategy", "best"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("error: not available yet: --explore (NOT_AVAILABLE)"));
+  EXPECT_THAT(outcome.err, HasSubstr("(INVALID_FLAG)"));
   outcome = Run({"run", "--model", "m.onnx", "--target-accuracy", "beauty>3"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("(TARGET_INVALID)"));
