@@ -81,7 +81,7 @@ def q_config(config):
         global_config=layer_config(config["global_config"]),
         specific_layer_config={layer_config(e["layer_config"]): e["target_node_names"] for e in config.get("specific_layer_config") or []},
         layer_type_config={layer_config(e["layer_config"]): e["target_op_types"] for e in config.get("layer_type_config") or []},
-        exclude=excluded + ([pairs] if pairs else []), **options)
+        exclude=excluded + ([pairs] if pairs else []), extra_options=options)
 
 
 def limit_threads(threads):

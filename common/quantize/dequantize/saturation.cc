@@ -1,5 +1,6 @@
 // Ranges that are operators: quantizers drop a Relu whose work the range does.
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,35 @@ struct Bounds {
   bool up_to_six = false;
 };
 
+// Of a constant; nothing is known of an input.
+Bounds BoundsOfConstant(const std::string& tensor, const Stripper& stripper) {
+  std::optional<graph::TensorView> view = stripper.NewConstant(tensor);
+  if (!view) {
+    const onnx::TensorProto* constant = stripper.Constant(tensor);
+    if (constant == nullptr) return {};
+    if (auto data = stripper.source().Data(*constant); data.ok()) view = *std::move(data);
+  }
+  if (!view) return {};
+  const auto values = view->ToFloats();
+  if (!values.ok()) return {};
+  Bounds bounds = {true, true};
+  for (const float value : *values) {
+    bounds.from_zero = bounds.from_zero && value >= 0;
+    bounds.up_to_six = bounds.up_to_six && value <= kReluSix;
+  }
+  return bounds;
+}
+
+// x * x, or x to the power of an even number.
+bool IsEvenPower(const NodeProto& node, const Stripper& stripper) {
+  if (node.op_type() == "Mul") return node.input(0) == node.input(1);
+  if (node.op_type() != "Pow") return false;
+  const onnx::TensorProto* constant = stripper.Constant(node.input(1));
+  if (constant == nullptr) return false;
+  const auto view = stripper.source().Data(*constant);
+  return view.ok() && view->size() == 1 && std::fmod(view->At(0), 2) == 0;
+}
+
 Bounds BoundsOf(const std::string& tensor, const Stripper& stripper, int depth = 0) {
   static const NameSet positive = {"Relu",     "Exp",      "Abs",      "Sqrt",
                                    "ReduceL1", "ReduceL2", "Softplus", "ReduceSumSquare"};
@@ -37,12 +67,12 @@ Bounds BoundsOf(const std::string& tensor, const Stripper& stripper, int depth =
   static const NameSet all = {"Concat", "Max", "Min", "Where"};
   static const NameSet growing = {"Add", "Mul", "Sum", "Div"};
   const NodeProto* node = stripper.Made(tensor);
-  // Inputs and constants: nothing was folded into their ranges.
-  if (node == nullptr || depth > kDeepest) return {true, true};
+  if (depth > kDeepest) return {};
+  if (node == nullptr) return BoundsOfConstant(tensor, stripper);
   if (!node->domain().empty() && node->domain() != "ai.onnx") return {false, false};
   const std::string& op = node->op_type();
   if (unit.contains(op)) return {true, true};
-  if (positive.contains(op)) return {true, false};
+  if (positive.contains(op) || IsEvenPower(*node, stripper)) return {true, false};
   if (stripper.IsReluSix(tensor)) return {true, true};
   if (op == "Clip") {
     Bounds bounds;
@@ -74,6 +104,8 @@ Bounds BoundsOf(const std::string& tensor, const Stripper& stripper, int depth =
 }  // namespace
 
 Clamp ClampOf(const std::string& real, const Grid& grid, const Stripper& stripper) {
+  // Nothing was folded into the ranges of inputs and constants.
+  if (stripper.Made(real) == nullptr) return Clamp::kNone;
   NodeProto nobody;
   const auto values = stripper.Values(grid, nobody);
   const IntegerLimits limits = LimitsOf(stripper.TypeOf(grid));

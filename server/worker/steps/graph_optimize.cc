@@ -204,8 +204,10 @@ absl::StatusOr<GraphOptimizeResult> TakeModelAsItIs(const JobInputs& inputs, Ste
 }
 
 absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path, const JobInputs& inputs,
-                                        base::Reporter& reporter) {
-  GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path));
+                                        base::Reporter& reporter, bool check) {
+  graph::LoadOptions load;
+  load.check = check;
+  GQ_ASSIGN_OR_RETURN(graph::Model model, graph::LoadModel(path, load));
   for (const std::string& note : model.notes()) reporter.Info("Load", note);
   if (inputs.spec.input_shape().empty() && runtime::InputSpecs(model).ok()) return model;
   graph::OptimizeOptions options;

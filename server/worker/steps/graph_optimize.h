@@ -33,7 +33,7 @@ absl::StatusOr<GraphOptimizeResult> TakeModelAsItIs(const JobInputs& inputs, Ste
 // Loads a model and makes its shapes static, without any other change; for models that are compared
 // or looked at as they are.
 absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path, const JobInputs& inputs,
-                                        base::Reporter& reporter);
+                                        base::Reporter& reporter, bool check = true);
 
 // Task type that the request names, else `detected`.
 graph::TaskType TaskOf(const gq::v1::JobSpec& spec, graph::TaskType detected);

@@ -75,6 +75,13 @@ absl::Status NotInstalled(const std::string& why) {
                           "with GQ_QUARK_PYTHON on the worker"));
 }
 
+// The frame of a table that Quark draws; its rows begin with a bar.
+bool IsFrame(std::string_view line) {
+  line = base::StripSpace(line);
+  const bool drawn = line.starts_with("\xE2\x94") || line.starts_with("\xE2\x95");
+  return drawn && !line.starts_with("\xE2\x94\x82") && !line.starts_with("\xE2\x94\x83");
+}
+
 // Runs the driver; its result object.
 absl::StatusOr<json> Drive(const JobInputs& inputs, const fs::path& folder,
                            const std::string& argument, absl::Duration limit, base::Reporter& log) {
@@ -86,6 +93,7 @@ absl::StatusOr<json> Drive(const JobInputs& inputs, const fs::path& folder,
   tool.environment = {{"OMP_NUM_THREADS", threads},
                       {"PYTHONDONTWRITEBYTECODE", "1"},
                       {"NO_COLOR", "1"},
+                      {"COLUMNS", "160"},
                       {"TMPDIR", folder.string()}};
   tool.work_dir = folder;
   tool.time_limit = limit;
@@ -97,7 +105,7 @@ absl::StatusOr<json> Drive(const JobInputs& inputs, const fs::path& folder,
       return;
     }
     const std::string text = base::StripControl(line);
-    if (base::StripSpace(text).empty()) return;
+    if (base::StripSpace(text).empty() || IsFrame(text)) return;
     const bool warning =
         text.find("WARNING") != std::string::npos || text.find("ERROR") != std::string::npos;
     log.Log(warning ? base::LogLevel::kWarn : base::LogLevel::kInfo, "Quark", text);

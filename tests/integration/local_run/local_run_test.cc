@@ -141,6 +141,46 @@ TEST_F(LocalRunTest, AMissedGoalReturnsTheModelAndExitCode10) {
   EXPECT_GT(ReadAll(ResultFolder() / "model_quantized.onnx").size(), 0u);
 }
 
+TEST_F(LocalRunTest, ARunFileIsAJobOfTwoOrFourSteps) {
+  ASSERT_EQ(Gq("init job"), 0) << out_ << err_;
+  std::ofstream(folder_ / "job/run.yaml")
+      << "model: ../net.onnxtxt\ncalibration_data: ../d.npy\nsteps:\n- graph_optimize: null\n"
+         "- graph_quantize:\n  - scheme: vint8\n    automatic_mixed_precision: null\n";
+  ASSERT_EQ(Gq("validate job/run.yaml"), 0) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("is valid: graph_optimize, graph_quantize"));
+  ASSERT_EQ(Gq("run --local -f job/run.yaml"), 0) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("[2/2] Graph Quantize"));
+  EXPECT_GT(ReadAll(ResultFolder() / "model_quantized.onnx").size(), 0u);
+  EXPECT_EQ(Gq("run --local -f job/missing.yaml"), 4) << out_ << err_;
+}
+
+TEST_F(LocalRunTest, GraphQuantizeAloneTakesTheModelAsItIs) {
+  std::ofstream(folder_ / "run.yaml")
+      << "model: net.onnxtxt\ncalibration_data: d.npy\nsteps:\n"
+         "- graph_quantize: {scheme: vint8}\nevaluate: {}\ntarget_accuracy: psnr>10\n";
+  ASSERT_EQ(Gq("run --local -f run.yaml"), 0) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("[1/2] Graph Quantize"));
+  EXPECT_THAT(out_, HasSubstr("taken as it is"));
+  EXPECT_THAT(out_, HasSubstr("[2/2] Evaluate"));
+}
+
+TEST_F(LocalRunTest, AQuantizedModelIsStrippedAndQuantizedAnew) {
+  ASSERT_EQ(Gq("run --local --model net.onnxtxt --calibration-data d.npy --stage quantize"), 0)
+      << out_ << err_;
+  fs::rename(ResultFolder(), folder_ / "first");
+  const int code =
+      Gq("run --local --mode requantize --model first/model_quantized.onnx --reference net.onnxtxt "
+         "--calibration-data d.npy --stage quantize");
+  ASSERT_TRUE(code == 0 || code == 10) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("[1/4] Dequantize"));
+  EXPECT_THAT(out_, HasSubstr("Requantized"));
+  const fs::path results = ResultFolder();
+  EXPECT_GT(ReadAll(results / "model_stripped.onnx").size(), 0u);
+  const json report = json::parse(ReadAll(results / "report.json"), nullptr, false);
+  EXPECT_EQ(report["dequantize"]["before"]["state"], "qdq");
+  EXPECT_EQ(report["evaluate"]["requantize"]["reference"], "given");
+}
+
 TEST_F(LocalRunTest, ABadModelIsAnErrorOfTheUser) {
   std::ofstream(folder_ / "bad.onnxtxt") << "<ir_version: 8> no model";
   EXPECT_EQ(Gq("run --local --model bad.onnxtxt --stage quantize"), 2) << out_ << err_;
