@@ -124,8 +124,8 @@ class Rounder {
 
  private:
   struct Rounded {
-    std::string low;     // in the reduced type
-    std::string float_;  // back in float32: what readers get
+    std::string low;   // in the reduced type
+    std::string back;  // back in float32: what readers get
   };
 
   bool IsFloat(std::string_view tensor) const {
@@ -248,8 +248,8 @@ class Rounder {
     absl::flat_hash_map<std::string, std::string> made;  // graph output -> name at its producer
     for (auto& [tensor, names] : rounded_) {
       if (!index_.IsGraphOutput(tensor) || index_.Producer(tensor) == nullptr) continue;
-      made[tensor] = names.float_;
-      names.float_ = tensor;
+      made[tensor] = names.back;
+      names.back = tensor;
     }
     std::vector<onnx::NodeProto> nodes;
     const auto round = [&](const std::string& tensor) {
@@ -258,7 +258,7 @@ class Rounder {
       const auto source = made.find(tensor);
       nodes.push_back(
           Cast(source == made.end() ? tensor : source->second, found->second.low, precision_));
-      nodes.push_back(Cast(found->second.low, found->second.float_, TensorProto::FLOAT));
+      nodes.push_back(Cast(found->second.low, found->second.back, TensorProto::FLOAT));
     };
     for (const auto& input : before_.input()) round(input.name());
     for (auto& node : *graph_->mutable_node()) {
@@ -267,7 +267,7 @@ class Rounder {
         if (IsParameterInput(node, i) && !(i == 0 && IsQuantizeNode(node))) continue;
         if (index_.IsGraphInput(node.input(i)) && IsQuantizeNode(node)) continue;
         const auto found = rounded_.find(node.input(i));
-        if (found != rounded_.end()) node.set_input(i, found->second.float_);
+        if (found != rounded_.end()) node.set_input(i, found->second.back);
       }
       for (auto& output : *node.mutable_output()) {
         if (const auto found = made.find(output); found != made.end()) output = found->second;
