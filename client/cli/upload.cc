@@ -106,7 +106,8 @@ absl::StatusOr<std::vector<fs::path>> ExpandDataPaths(std::string_view flag,
 }
 
 absl::Status CheckFiles(const job::LocalOptions& local) {
-  GQ_RETURN_IF_ERROR(CheckModel("model", local.model));
+  // Without a model the job starts from another one's result.
+  if (!local.model.empty()) GQ_RETURN_IF_ERROR(CheckModel("model", local.model));
   if (!local.reference.empty()) GQ_RETURN_IF_ERROR(CheckModel("reference", local.reference));
   GQ_RETURN_IF_ERROR(ExpandDataPaths("calibration-data", local.calibration_data).status());
   GQ_RETURN_IF_ERROR(ExpandDataPaths("evaluation-data", local.evaluation_data).status());
@@ -117,7 +118,9 @@ absl::Status CheckFiles(const job::LocalOptions& local) {
 absl::Status UploadFiles(rpc::BlobClient& blobs, job::JobRequest& request) {
   gq::v1::JobSpec& spec = request.spec;
   const job::LocalOptions& local = request.local;
-  GQ_ASSIGN_OR_RETURN(*spec.mutable_model(), blobs.UploadModel(local.model));
+  if (!local.model.empty()) {
+    GQ_ASSIGN_OR_RETURN(*spec.mutable_model(), blobs.UploadModel(local.model));
+  }
   if (!local.reference.empty()) {
     GQ_ASSIGN_OR_RETURN(*spec.mutable_reference(), blobs.UploadModel(local.reference));
   }

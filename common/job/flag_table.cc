@@ -1,3 +1,4 @@
+#include <array>
 #include <string>
 #include <vector>
 
@@ -310,9 +311,7 @@ std::vector<FlagDef> MakeTable() {
 }
 
 // One line each: deleting the line makes the flag or value available.
-constexpr std::string_view kUnavailable[] = {
-    "from",
-};
+constexpr std::array<std::string_view, 0> kUnavailable = {};
 
 }  // namespace
 

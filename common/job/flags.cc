@@ -194,7 +194,8 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
     }
     request.local.model = positional_model_;
   }
-  if (request.local.model.empty() && request.local.compiled.empty()) {
+  if (request.local.model.empty() && request.local.compiled.empty() &&
+      request.spec.from_job().empty()) {
     return MakeError(Reason::kInvalidFlag, "--model is missing",
                      "give the .onnx or .onnxtxt file: --model PATH");
   }

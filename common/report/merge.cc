@@ -48,6 +48,7 @@ Json JobPart(const gq::v1::Job& job) {
                {"model", spec.model().file().name()},
                {"device", spec.device()},
                {"scheme", spec.scheme()}};
+  if (!spec.from_job().empty()) part["from"] = spec.from_job();
   if (job.has_create_time()) part["created"] = TimeText(job.create_time());
   if (job.has_start_time()) part["started"] = TimeText(job.start_time());
   if (job.has_end_time()) part["ended"] = TimeText(job.end_time());

@@ -1,6 +1,7 @@
 #include "server/api/job_service.h"
 
 #include <string>
+#include <vector>
 
 #include "common/base/sha256.h"
 #include "common/base/status.h"
@@ -8,6 +9,7 @@
 #include "common/report/merge.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "server/api/from_job.h"
 #include "server/api/page_token.h"
 #include "server/ledger/enum_text.h"
 #include "server/scheduler/job_plan.h"
@@ -58,6 +60,14 @@ absl::StatusOr<gq::v1::Job> JobService::Find(const Caller& caller, std::string_v
   return job;
 }
 
+absl::Status JobService::TakeFrom(const Caller& caller, gq::v1::JobSpec* spec) {
+  if (spec->from_job().empty()) return absl::OkStatus();
+  GQ_ASSIGN_OR_RETURN(const gq::v1::Job from, Find(caller, spec->from_job(), /*to_change=*/false));
+  GQ_ASSIGN_OR_RETURN(const std::vector<gq::v1::Artifact> artifacts,
+                      backend_.ledger.ListArtifacts(from.id()));
+  return TakeFromJob(from, artifacts, spec);
+}
+
 grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
                                                 const gq::v1::CreateJobRequest* request,
                                                 gq::v1::Job* response) {
@@ -95,6 +105,7 @@ std::optional<absl::Status> JobService::Create(const Caller& caller,
   }
   NewJob job;
   job.spec = request.job();
+  if (absl::Status status = TakeFrom(caller, &job.spec); !status.ok()) return status;
   if (absl::Status status = CompleteSpec(&job.spec); !status.ok()) return status;
   if (job.spec.device().empty()) {
     job.spec.set_device(backend_.scheduler.DeviceForScheme(job.spec.scheme()));

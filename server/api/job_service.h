@@ -45,6 +45,8 @@ class JobService final : public gq::v1::JobService::CallbackService {
  private:
   std::optional<absl::Status> Create(const Caller& caller, const gq::v1::CreateJobRequest& request,
                                      gq::v1::Job* response);
+  // Fills `spec` from the job that `from_job` names, if any (from_job.h).
+  absl::Status TakeFrom(const Caller& caller, gq::v1::JobSpec* spec);
   // The job, visible to the caller; `to_change` also asks for the right to change it.
   absl::StatusOr<gq::v1::Job> Find(const Caller& caller, std::string_view id, bool to_change);
 

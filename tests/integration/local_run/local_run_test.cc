@@ -181,6 +181,32 @@ TEST_F(LocalRunTest, AQuantizedModelIsStrippedAndQuantizedAnew) {
   EXPECT_EQ(report["evaluate"]["requantize"]["reference"], "given");
 }
 
+// Needs a server that outlives the first job.
+TEST_F(LocalRunTest, AJobStartsFromTheResultOfAnother) {
+  const std::string bin = fs::absolute(Variable("GQ_BIN_DIR", ".")).string();
+  const std::string socket = (folder_ / "gq.sock").string();
+  ASSERT_EQ(
+      std::system(StrCat("cd ", folder_.string(), "; ", bin, "/gq-server --data data --socket ",
+                         socket, " --listen none --workers 1 > server.log 2>&1 & echo $! > ",
+                         folder_.string(), "/server.pid; for i in $(seq 200); do [ -S ", socket,
+                         " ] && break; sleep 0.1; done")
+                      .c_str()),
+      0);
+  const std::string server = StrCat(" --server unix:", socket);
+  const int first =
+      Gq("run --model net.onnxtxt --calibration-data d.npy --stage quantize "
+         "--target-accuracy 'psnr>10'" +
+         server);
+  const std::string first_text = out_ + err_;
+  const int second =
+      Gq("run --from @last --mode requantize --scheme bf16 --stage quantize" + server);
+  std::system(StrCat("kill $(cat ", folder_.string(), "/server.pid)").c_str());
+  ASSERT_EQ(first, 0) << first_text << ReadAll(folder_ / "server.log");
+  ASSERT_EQ(second, 0) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("goal psnr>10 met"));  // taken over
+  EXPECT_THAT(out_, HasSubstr("the reference is the FP32 model that was given"));
+}
+
 TEST_F(LocalRunTest, ABadModelIsAnErrorOfTheUser) {
   std::ofstream(folder_ / "bad.onnxtxt") << "<ir_version: 8> no model";
   EXPECT_EQ(Gq("run --local --model bad.onnxtxt --stage quantize"), 2) << out_ << err_;
