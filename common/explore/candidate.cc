@@ -201,6 +201,11 @@ std::vector<std::string> CandidateMaker::UserNames(const std::vector<std::string
 void CandidateMaker::Promote(const std::vector<std::string>& nodes,
                              quantize::QuantizeConfig* config) const {
   const std::vector<std::string> names = UserNames(nodes);
+  if (!names.empty() && config->scheme == "vint8") {
+    config->scheme = problem_.limits.precision == onnx::TensorProto::FLOAT16    ? "vint8+fp16"
+                     : problem_.limits.precision == onnx::TensorProto::BFLOAT16 ? "vint8+bf16"
+                                                                                : "vint8";
+  }
   if (problem_.limits.precision == onnx::TensorProto::FLOAT) {
     config->exclude.insert(config->exclude.end(), names.begin(), names.end());
   } else {

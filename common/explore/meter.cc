@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(
     const MeterOptions& options) {
   std::unique_ptr<Meter> meter(new Meter());
   meter->snr_ = options.snr;
+  meter->enough_db_ = options.enough_db;
   graph::Model reference = float_model;
   graph::Model candidate = quantized;
   const std::vector<std::string> softmax = SoftmaxBehind(float_model);
@@ -147,7 +148,7 @@ absl::StatusOr<double> Meter::Score(const std::vector<bool>& promoted, int64_t s
   double worst = kHighest;
   double mean = 0;
   for (const Sums& sum : sums) {
-    const double decibels = sum.Decibels(snr_);
+    const double decibels = std::min(sum.Decibels(snr_), enough_db_);
     worst = std::min(worst, decibels);
     mean += decibels / static_cast<double>(sums.size());
   }

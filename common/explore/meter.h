@@ -19,6 +19,8 @@ struct MeterOptions {
   int threads = 1;
   // Noise against the signal's power (SNR) instead of its peak (PSNR).
   bool snr = false;
+  // Decibels that are enough for an output: more of them count for nothing.
+  double enough_db = 80;
 };
 
 // Not thread-safe.
@@ -49,6 +51,7 @@ class Meter {
   std::vector<std::vector<runtime::Tensor>> references_;
   std::vector<size_t> places_;  // outputs that are compared
   bool snr_ = false;
+  double enough_db_ = 80;
   int64_t runs_ = 0;
   std::vector<runtime::Tensor> outputs_;
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "common/base/status.h"
@@ -38,7 +39,6 @@ class SensitivitySearch {
         maker_(maker),
         run_(run),
         exploration_(*exploration),
-        regions_(NamedRegions()),
         check_samples_(
             Spread(problem.evaluation.size(),
                    std::clamp<int64_t>(problem.evaluation.size() / 4, 4, kMostCheckSamples))) {}
@@ -71,14 +71,27 @@ class SensitivitySearch {
     start_row_ = run_.rows();
     if (problem_.recover.passes.empty()) return absl::OkStatus();
     const std::string name = "without recovery";
-    GQ_ASSIGN_OR_RETURN(const auto plain, run_.Try("preset", name, check_samples_,
-                                                   [this] { return maker_.Plain({}); }));
-    return run_.Decide("preset", name, "skipped", plain, {}, 0, false);
+    const explore::Run::Make make = Once([this] { return maker_.Plain({}); });
+    GQ_ASSIGN_OR_RETURN(const auto plain, run_.Try("preset", name, check_samples_, make));
+    const std::string again = "start, few samples";
+    GQ_ASSIGN_OR_RETURN(const auto few, run_.Try("preset", again, check_samples_, start.make));
+    const bool better = !plain.failed && !few.failed && IsBetter(plain.figures, few.figures);
+    GQ_RETURN_IF_ERROR(
+        run_.Decide("preset", name, better ? "kept" : "skipped", plain, {}, 0, false));
+    GQ_RETURN_IF_ERROR(
+        run_.Decide("preset", again, better ? "skipped" : "kept", few, {}, 0, false));
+    if (better) {
+      GQ_ASSIGN_OR_RETURN(plain_, make());
+    }
+    return absl::OkStatus();
   }
+
+  const graph::Model& Source() const { return plain_ ? problem_.float_model : problem_.source; }
+  const graph::Model& Quantized() const { return plain_ ? plain_->model : problem_.start; }
 
   // Regions of what the start was made from, without nodes that no configuration can name.
   std::vector<Region> NamedRegions() const {
-    std::vector<Region> regions = FindRegions(problem_.source.graph());
+    std::vector<Region> regions = FindRegions(Source().graph());
     for (Region& region : regions) {
       std::erase_if(region.nodes, [this](const auto& node) { return !maker_.CanName(node); });
     }
@@ -99,7 +112,25 @@ class SensitivitySearch {
     return nodes;
   }
 
+  // What the goal rests on, with a margin, where it rests on decibels.
+  MeterOptions MeasureOptions() const {
+    constexpr double kMargin = 1.5;  // dB
+    MeterOptions options{.precision = problem_.limits.precision, .threads = problem_.threads};
+    if (problem_.evaluate.targets.empty() &&
+        problem_.evaluate.task == graph::TaskType::kRegression) {
+      options.enough_db = 30 + kMargin;  // the default goal
+    }
+    for (const auto& target : problem_.evaluate.targets) {
+      const bool snr = target.metric == accuracy::Metric::kSnr;
+      if (!snr && target.metric != accuracy::Metric::kPsnr) continue;
+      options.snr = snr;
+      options.enough_db = target.bound + kMargin;
+    }
+    return options;
+  }
+
   absl::Status Prepare() {
+    regions_ = NamedRegions();
     const auto layers = static_cast<int>(regions_.size());
     GQ_ASSIGN_OR_RETURN(const auto kept, NodesOfPatterns(problem_, problem_.limits.keep));
     GQ_ASSIGN_OR_RETURN(const auto forbidden, NodesOfPatterns(problem_, problem_.limits.forbid));
@@ -115,16 +146,11 @@ class SensitivitySearch {
     search_samples_ =
         std::clamp<int64_t>(static_cast<int64_t>(kSearchMacs / (runs * static_cast<double>(macs))),
                             1, std::min(kMostSearchSamples, problem_.evaluation.size()));
-    bool snr = false;
-    for (const auto& target : problem_.evaluate.targets) {
-      snr = snr || target.metric == accuracy::Metric::kSnr;
-    }
+    const MeterOptions options = MeasureOptions();
     GQ_ASSIGN_OR_RETURN(
         meter_,
-        Meter::Create(
-            problem_.float_model, problem_.source, problem_.start, regions_, problem_.evaluation,
-            Spread(problem_.evaluation.size(), search_samples_),
-            {.precision = problem_.limits.precision, .threads = problem_.threads, .snr = snr}));
+        Meter::Create(problem_.float_model, Source(), Quantized(), regions_, problem_.evaluation,
+                      Spread(problem_.evaluation.size(), search_samples_), options));
     start_set_.assign(regions_.size(), false);
     for (size_t i = 0; i < regions_.size(); ++i) {
       const std::string& layer = regions_[i].layer;
@@ -242,13 +268,17 @@ class SensitivitySearch {
     return {{"path", std::move(names)}};
   }
 
+  explore::Run::Make FromSource(const std::vector<std::string>& nodes) const {
+    if (plain_) return [this, nodes] { return maker_.Plain(nodes); };
+    return [this, nodes] { return maker_.FromStart(nodes); };
+  }
+
   // The first `count` regions of the path, on few samples.
   absl::StatusOr<Figures> Check(size_t count) {
     const std::vector<std::string> nodes = NodesOf(count);
     const std::string name = StrCat("the ", count, " most damaging regions");
     GQ_ASSIGN_OR_RETURN(const auto tried,
-                        run_.Try("sensitivity", name, check_samples_,
-                                 [this, nodes] { return maker_.FromStart(nodes); }));
+                        run_.Try("sensitivity", name, check_samples_, FromSource(nodes)));
     const bool met = !tried.failed && tried.figures.goal_met;
     GQ_RETURN_IF_ERROR(run_.Decide("sensitivity", name, met ? "promoted" : "skipped", tried, nodes,
                                    CountLayers(problem_, nodes), false, PathState()));
@@ -260,7 +290,7 @@ class SensitivitySearch {
   // How the first `count` regions are made for all samples: with the recovery passes fitted anew,
   // where that does better on few samples than what the start has from them.
   absl::StatusOr<explore::Run::Make> BestForm(size_t count, const std::vector<std::string>& nodes) {
-    const explore::Run::Make from_start = [this, nodes] { return maker_.FromStart(nodes); };
+    const explore::Run::Make from_start = FromSource(nodes);
     if (problem_.recover.passes.empty() || run_.OutOfTime()) return from_start;
     const std::vector<std::string> all = FloatNodesOf(LayersOf(count));
     const explore::Run::Make recovered = Once([this, all] { return maker_.Recovered(all); });
@@ -327,7 +357,8 @@ class SensitivitySearch {
   CandidateMaker& maker_;
   explore::Run& run_;
   Exploration& exploration_;
-  const std::vector<Region> regions_;
+  std::vector<Region> regions_;
+  std::optional<Candidate> plain_;  // set where the search starts without recovery
   const std::vector<int64_t> check_samples_;
   std::unique_ptr<Meter> meter_;
   int64_t search_samples_ = 1;

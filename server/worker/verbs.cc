@@ -99,10 +99,10 @@ absl::StatusOr<int> Quantize(const job::JobRequest& request, const VerbOptions& 
                                      RunGraphQuantize(inputs, optimized, output.path(), log));
                  return quantized.report;
                });
-  const bool evaluate =
-      options.evaluate || !inputs.evaluation.empty() || inputs.spec.target_accuracy_size() > 0 ||
-      std::find(inputs.spec.step().begin(), inputs.spec.step().end(), "evaluate") !=
-          inputs.spec.step().end();
+  const bool evaluate = options.evaluate || !inputs.evaluation.empty() ||
+                        inputs.spec.target_accuracy_size() > 0 ||
+                        std::find(inputs.spec.step().begin(), inputs.spec.step().end(),
+                                  "evaluate") != inputs.spec.step().end();
   if (evaluate) {
     pipeline.Add(gq::v1::STEP_KIND_EVALUATE, "Evaluate", [&](StepLog& log) -> absl::StatusOr<json> {
       GQ_ASSIGN_OR_RETURN(
@@ -167,7 +167,8 @@ absl::StatusOr<int> Explore(const job::JobRequest& request, const VerbOptions& o
     explore::MemoryJournal journal;
     GQ_ASSIGN_OR_RETURN(
         ExploreResult result,
-        RunExplore(inputs, optimized, {quantized.emitted, quantized.report, evaluated.report},
+        RunExplore(inputs, optimized,
+                   {quantized.emitted, quantized.report, evaluated.report, &quantized.source},
                    {.model = output.path()}, {}, journal, log));
     pipeline.SetVerdict(result.verdict);
     return std::move(result.report);

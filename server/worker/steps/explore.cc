@@ -109,7 +109,7 @@ void LogResult(const explore::Exploration& e, StepLog& log) {
   if (!e.promoted_layers.empty()) {
     log.Info("Explore", StrCat("promoted: ", base::StrJoin(e.promoted_layers, ", ")));
   }
-  if (!e.limited_by.empty()) log.Warn("Explore", StrCat("goal not met: ", e.limited_by));
+  if (!e.limited_by.empty()) log.Info("Explore", StrCat("what limits it: ", e.limited_by));
 }
 
 }  // namespace
@@ -140,8 +140,10 @@ absl::StatusOr<ExploreResult> RunExplore(const JobInputs& inputs,
   quantize::RecoverySource source{optimized.float_model, strategy.config};
   graph::Model recovered = start.quantized;
   const explore::StrategyKind kind = StrategyOf(inputs.spec);
-  if (kind == explore::StrategyKind::kSensitivity && !strategy.recover.passes.empty() &&
-      !calibration.samples->random()) {
+  if (start.source != nullptr) {
+    source = *start.source;
+  } else if (kind == explore::StrategyKind::kSensitivity && !strategy.recover.passes.empty() &&
+             !calibration.samples->random()) {
     quantize::QuantizeInputs quantize_inputs;
     quantize_inputs.origin = &origin;
     quantize_inputs.allow_nonfinite = inputs.spec.allow_nonfinite();

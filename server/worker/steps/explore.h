@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/explore/journal.h"
 #include "common/graph/model.h"
+#include "common/quantize/recover/recovery_source.h"
 #include "gq/v1/job_service.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/worker/steps/graph_optimize.h"
@@ -22,6 +23,8 @@ struct ExploreStart {
   const graph::Model& quantized;
   const nlohmann::json& quantize_report;  // fragment `graph_quantize`
   const nlohmann::json& evaluate_report;  // fragment `evaluate`; may be empty
+  // What `quantized` was made from; null: recovery is repeated where the search needs it.
+  const quantize::RecoverySource* source = nullptr;
 };
 
 struct ExploreFiles {

@@ -101,15 +101,17 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   quantize::QuantizeInputs quantize_inputs;
   quantize_inputs.origin = &origin;
   quantize_inputs.allow_nonfinite = inputs.spec.allow_nonfinite();
+  quantize::RecoverySource source;
   GQ_ASSIGN_OR_RETURN(
       quantize::QuantizeResult quantized,
       quantize::QuantizeWithRecovery(optimized.float_model, strategy.config, strategy.recover,
-                                     *data.samples, log, quantize_inputs));
+                                     *data.samples, log, quantize_inputs, &source));
   watch.Lap("quantize");
 
   GQ_RETURN_IF_ERROR(
       graph::SaveModel(quantized.model, output, LayoutFor(optimized.user_model, output)));
   GraphQuantizeResult result;
+  result.source = std::move(source);
   const absl::Status gate = [&]() -> absl::Status {
     graph::LoadOptions as_it_is;
     as_it_is.check = as_it_is.normalize = false;

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/graph/model.h"
+#include "common/quantize/recover/recovery_source.h"
 #include "nlohmann/json.hpp"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/job_inputs.h"
@@ -18,6 +19,8 @@ struct GraphQuantizeResult {
   graph::Model emitted;     // the file that was written, loaded again
   std::string config_json;  // Quark JSON that repeats the result
   nlohmann::json report;    // fragment `graph_quantize`
+  // What the integers of the result stand for; the float model where recovery edited nothing.
+  quantize::RecoverySource source;
 };
 
 // How a result lies on disk: as the user's model did, its data file named after the new model.
