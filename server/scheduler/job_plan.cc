@@ -87,8 +87,8 @@ absl::Status CheckStepNames(const JobSpec& spec) {
     optimizes = optimizes || name == "graph_optimize";
     quantizes = quantizes || name == "graph_quantize";
     if (name != "graph_optimize" && name != "graph_quantize" && name != "evaluate") {
-      return BadField("step", StrCat("'", name, "' is none of graph_optimize, graph_quantize, ",
-                                     "evaluate"));
+      return BadField(
+          "step", StrCat("'", name, "' is none of graph_optimize, graph_quantize, ", "evaluate"));
     }
   }
   if (spec.step().empty()) return absl::OkStatus();
@@ -123,6 +123,11 @@ absl::Status CheckFields(const JobSpec& spec) {
   if (spec.has_threads() && spec.threads() < 1) return BadField("threads", "must be at least 1");
   if (spec.name().size() > kMaxText || spec.note().size() > kMaxText) {
     return BadField("name", "name and note have at most 4096 bytes");
+  }
+  if (spec.engine() == "quark" &&
+      (spec.explore() || spec.search_in_quantize() || spec.kind() == JOB_KIND_DRY_RUN)) {
+    return BadField("engine", "quark neither searches nor makes dry runs",
+                    "leave --engine out: the built-in one does both");
   }
   GQ_RETURN_IF_ERROR(CheckStepNames(spec));
   GQ_RETURN_IF_ERROR(CheckExecCondition(spec.exec_if()));

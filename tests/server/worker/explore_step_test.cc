@@ -182,7 +182,7 @@ TEST_F(ExploreTest, GoesOnAfterKillNine) {
 }
 
 TEST_F(ExploreTest, TheVerbReturnsTheBestModelWithExitCodeTen) {
-  for (const std::string& strategy : {"greedy", "sensitivity"}) {
+  for (const char* const strategy : {"greedy", "sensitivity"}) {
     const Outcome outcome =
         Run({"explore", "--model", "m.onnx", "--calibration-data", "x.npy", "--recover", "none",
              "--explore-strategy", strategy, "--target-accuracy", "psnr>=200", "--output", "q.onnx",
