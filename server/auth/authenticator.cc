@@ -50,8 +50,7 @@ absl::Status BadToken() {
 }
 
 Role RoleFromName(std::string_view name) {
-  for (Role role :
-       {Role::kSubmitter, Role::kOperator, Role::kAdmin, Role::kAgent, Role::kEnrolment}) {
+  for (Role role : {Role::kSubmitter, Role::kOperator, Role::kAdmin, Role::kAgent}) {
     if (RoleName(role) == name) return role;
   }
   return Role::kViewer;
@@ -88,9 +87,16 @@ NewToken MakeToken(std::string_view principal, Role role, std::string_view id) {
   token.record.id = id.empty() ? RandomHex(6) : std::string(id);
   token.text = StrCat(kPrefix, token.record.id, "_", RandomHex(kSecretBytes));
   token.record.principal = std::string(principal);
-  token.record.role = std::string(RoleName(role));
+  // In the ledger an enrolment is an agent's token; its id tells it apart.
+  token.record.role = std::string(RoleName(role == Role::kEnrolment ? Role::kAgent : role));
   token.record.hash = HashOf(token.text);
   return token;
+}
+
+static Role RoleOf(const TokenRecord& token) {
+  const std::string_view agent = AgentOfPrincipal(token.principal);
+  if (!agent.empty() && token.id == EnrolmentTokenId(agent)) return Role::kEnrolment;
+  return RoleFromName(token.role);
 }
 
 void Authenticator::SetTokens(std::vector<TokenRecord> tokens) {
@@ -115,7 +121,7 @@ absl::StatusOr<Principal> Authenticator::CheckToken(std::string_view token) cons
     return BadToken();
   }
   if (known.expires && *known.expires <= clock_.Now()) return BadToken();
-  return Principal{known.principal, RoleFromName(known.role)};
+  return Principal{known.principal, RoleOf(known)};
 }
 
 absl::StatusOr<Principal> Authenticator::Authenticate(
