@@ -93,8 +93,13 @@ class BoardStep {
       return result;
     }
     GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
-    const fs::path model =
-        context_.files.artifact("model_quantized.onnx").value_or(context_.files.model());
+    fs::path model;
+    if (const auto quantized = context_.files.artifact("model_quantized.onnx")) {
+      model = *quantized;
+    } else {
+      GQ_ASSIGN_OR_RETURN(model, PinnedModel(spec_, context_.files.model(),
+                                             context_.files.work_dir() / "tmp" / "pinned"));
+    }
     GQ_RETURN_IF_ERROR(ReadSample(model));
     GQ_ASSIGN_OR_RETURN(const Measured measured, Measure(model, "the model", "compile"));
     Json report = Describe(measured);

@@ -55,7 +55,12 @@ class CompileStep {
   absl::StatusOr<gq::v1::StepResult> Run() {
     GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
     if (const std::string reason = WhyNoCompiler(); !reason.empty()) return LeaveOut(reason);
-    model_ = context_.files.artifact(kQuantizedModel).value_or(context_.files.model());
+    if (const auto quantized = context_.files.artifact(kQuantizedModel)) {
+      model_ = *quantized;
+    } else {
+      GQ_ASSIGN_OR_RETURN(model_, PinnedModel(spec_, context_.files.model(),
+                                              context_.files.work_dir() / "tmp" / "pinned"));
+    }
     if (!probe_.vaiml) return CompilePlain();
     GQ_RETURN_IF_ERROR(Analyze());
     GQ_ASSIGN_OR_RETURN(const CompilerOptions options, ChooseOptions());

@@ -1,11 +1,20 @@
 #include "board_agent/step_options.h"
 
 #include <cctype>
+#include <charconv>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/text.h"
 #include "common/compile/device.h"
+#include "common/graph/model.h"
+#include "common/graph/pinning.h"
+#include "common/graph/shape_inference.h"
 
 namespace gq::agent {
 
@@ -17,6 +26,34 @@ std::string CompileKey(const gq::v1::JobSpec& spec) {
     if (!safe) c = '_';
   }
   return key.empty() ? "model" : key.substr(0, kLongest);
+}
+
+absl::StatusOr<std::filesystem::path> PinnedModel(const gq::v1::JobSpec& spec,
+                                                  const std::filesystem::path& model,
+                                                  const std::filesystem::path& folder) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const std::string& text : spec.input_shape()) {
+    const size_t equals = text.find('=');
+    std::vector<int64_t>& shape = shapes[text.substr(0, equals)];
+    const std::string dims = equals == std::string::npos ? "" : text.substr(equals + 1);
+    for (const std::string_view dim : base::StrSplit(dims, 'x')) {
+      int64_t& value = shape.emplace_back(0);
+      (void)std::from_chars(dim.data(), dim.data() + dim.size(), value);
+      if (value < 1) {
+        return base::MakeError(base::Reason::kInvalidFlag,
+                               base::StrCat("--input-shape ", text, ": expected NAME=1x3x224x224"));
+      }
+    }
+  }
+  GQ_ASSIGN_OR_RETURN(graph::Model loaded, graph::LoadModel(model));
+  GQ_ASSIGN_OR_RETURN(const std::vector<std::string> changed, graph::PinInputs(shapes, &loaded));
+  // ONNX Runtime reads no text form.
+  if (changed.empty() && model.extension() == ".onnx") return model;
+  GQ_RETURN_IF_ERROR(graph::InferShapes(graph::InferenceMode::kLenient, &loaded));
+  GQ_RETURN_IF_ERROR(base::MakeFolder(folder));
+  std::filesystem::path pinned = folder / (CompileKey(spec) + ".onnx");
+  GQ_RETURN_IF_ERROR(graph::SaveModel(loaded, pinned));
+  return pinned;
 }
 
 compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec) {

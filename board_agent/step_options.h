@@ -1,6 +1,7 @@
 // What a job asks of the compiler; the same for Compile and Board Run.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,13 @@ std::string CompileKey(const gq::v1::JobSpec& spec);
 // Folder among the results of Compile with the float model, compiled to be measured beside the
 // quantized one.
 inline constexpr char kFloatCompile[] = "compile_float";
+
+// The job's model as a binary file with the shapes that --input-shape and a batch of 1 give its
+// inputs: a file in `folder`, or `model` itself when nothing changes. Results of earlier steps are static already.
+// Fails with kInvalidFlag and as LoadModel and SaveModel do.
+absl::StatusOr<std::filesystem::path> PinnedModel(const gq::v1::JobSpec& spec,
+                                                  const std::filesystem::path& model,
+                                                  const std::filesystem::path& folder);
 
 // FP16 where scheme or fp_precision ask for it.
 compile::FloatForm FloatFormOf(const gq::v1::JobSpec& spec);

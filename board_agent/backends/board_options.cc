@@ -99,7 +99,8 @@ std::map<std::string, std::string> BoardOptions::Environment() const {
 std::vector<std::string> BoardOptions::Scripts() const {
   std::vector<std::string> scripts;
   if (Has(kScriptKey)) scripts.push_back(Get(kScriptKey));
-  for (const std::string_view script : base::StrSplit(Get(kScriptsKey), ':')) {
+  const std::string more = Get(kScriptsKey);
+  for (const std::string_view script : base::StrSplit(more, ':')) {
     if (!script.empty()) scripts.emplace_back(script);
   }
   return scripts;

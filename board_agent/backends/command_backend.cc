@@ -46,7 +46,8 @@ absl::StatusOr<harness::HarnessCall> MakeCall(const BoardSpec& board, std::strin
                                               std::string_view script, const fs::path& work_dir) {
   GQ_ASSIGN_OR_RETURN(const BoardOptions options, OptionsOf(board));
   harness::HarnessCall call;
-  for (const std::string_view word : base::StrSplit(options.Get("command"), ' ')) {
+  const std::string command = options.Get("command");
+  for (const std::string_view word : base::StrSplit(command, ' ')) {
     if (!word.empty()) call.tool.arguments.emplace_back(word);
   }
   if (call.tool.arguments.empty()) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "board_agent/requantize.h"
+
 namespace gq::agent {
 namespace {
 
@@ -43,6 +47,20 @@ TEST(CompileRoundsTest, LeavesTheUsersChoicesAndTheNumericsAlone) {
   EXPECT_THAT(ProposeChanges(report, options, {"threshold_gops_percent"}, {}, false), IsEmpty());
   EXPECT_THAT(ProposeChanges(report, options, {}, {"threshold_gops_percent=0"}, true),
               ElementsAre("enable_f32_to_bf16_conversion=true"));
+}
+
+TEST(RequantizeTest, LayersOnTheCpuLeaveTheExcludeList) {
+  std::string config = R"({"exclude":{"node_names":["conv1","relu","^head.*"],"subgraphs":[]},)"
+                       R"("extra_options":{"NodesToExclude":["conv1","relu","^head.*"]}})";
+  EXPECT_THAT(IncludeLayers({"/net/conv1_output"}, config), ElementsAre("conv1"));
+  const auto json = nlohmann::json::parse(config);
+  EXPECT_THAT(json["exclude"]["node_names"].dump(), "[\"relu\",\"^head.*\"]");
+  EXPECT_EQ(json["extra_options"]["NodesToExclude"], json["exclude"]["node_names"]);
+  const std::string before = config;
+  EXPECT_THAT(IncludeLayers({"other"}, config), IsEmpty());
+  EXPECT_EQ(config, before);
+  std::string damaged = "{";
+  EXPECT_THAT(IncludeLayers({"relu"}, damaged), IsEmpty());
 }
 
 TEST(CompileRoundsTest, TheEdgesChangeOnlyWithConsent) {

@@ -49,6 +49,7 @@ class VitisaiTest : public GqAgentTest {
   gq::v1::Lease Compile(const std::string& id) {
     gq::v1::Lease lease = CompileLease(id);
     lease.set_board("lab");
+    lease.mutable_spec()->set_offload_goal("none");
     return lease;
   }
 
@@ -88,7 +89,7 @@ TEST_F(VitisaiTest, CompilesAndRunsWithTheProvider) {
   EXPECT_EQ(report["on_npu"], true);
   EXPECT_EQ(report["simulated"], false);
   EXPECT_GT(report["samples_ms"].size(), 1U);
-  EXPECT_EQ(report["outputs"][0]["cosine"], 1.0);
+  EXPECT_GT(report["outputs"][0]["cosine"], 0.9999);
   EXPECT_EQ(report["conditions"]["how"], "ONNX Runtime");
   EXPECT_EQ(report["conditions"]["columns"], 4);
   EXPECT_THAT(Board().absent(), ElementsAre());
@@ -171,7 +172,7 @@ TEST_F(VitisaiTest, RunsWithMlVart) {
   EXPECT_EQ(report["runs"], 50);
   EXPECT_FALSE(report["latency_ms"].contains("p50"));  // the tool prints a mean only
   EXPECT_GT(report["latency_ms"]["mean"], 0.0);
-  EXPECT_EQ(report["outputs"][0]["cosine"], 1.0);
+  EXPECT_GT(report["outputs"][0]["cosine"], 0.9999);
 }
 
 TEST_F(VitisaiTest, AWrongOutputOfTheBoardIsNoticed) {

@@ -55,7 +55,7 @@ TEST_F(EnrolmentTest, OneTokenGivesOneIdentityUntilItIsRevoked) {
                               "--board bench --device ve2-xc2ve3858 <<< gq_"));
   EXPECT_EQ(Identity("host-7"), "enrolment");
 
-  std::ofstream(folder_ / "token") << line.substr(line.find("gq_"));
+  std::ofstream(folder_ / "token") << line.substr(line.find("<<< ") + 4);
   const std::string enrol =
       "gq-agent serve --enrol --server " + Address() +
       " --name host-7 --board bench --device ve2-xc2ve3858 --state-dir " + State() +
