@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kLowest = -20, kHighest = 60;
 constexpr int64_t kFewRows = 200;
+constexpr int64_t kFewNumbers = 4000;  // of an output over all samples
+constexpr size_t kBlends = 6;          // more for each sample then
 
 runtime::SessionOptions Options() {
   runtime::SessionOptions options;
@@ -28,6 +30,48 @@ double Sum(const std::vector<double>& values, int left_out) {
     if (static_cast<int>(i) != left_out) sum += values[i];
   }
   return sum;
+}
+
+int64_t Elements(const graph::GraphIndex& index, std::string_view tensor) {
+  const auto shape = index.StaticShape(tensor);
+  if (!shape) return kFewNumbers;
+  int64_t elements = 1;
+  for (const int64_t dim : *shape) elements *= dim;
+  return elements;
+}
+
+// Few numbers come out of few samples: what a candidate is worth would be chance. Blends of two
+// samples are further ones; the float model says what ought to come out of them.
+void AddBlends(const graph::GraphIndex& index, std::vector<Sample>* samples) {
+  const size_t count = samples->size();
+  int64_t fewest = kFewNumbers;
+  for (const auto& output : index.graph().output()) {
+    if (index.ElemType(output.name()) == onnx::TensorProto::FLOAT) {
+      fewest = std::min(fewest, Elements(index, output.name()) * static_cast<int64_t>(count));
+    }
+  }
+  const bool floats = count > 1 && std::all_of(samples->begin(), samples->end(), [](const auto& s) {
+                        return std::all_of(s.begin(), s.end(), [](const runtime::Tensor& tensor) {
+                          return tensor.dtype() == onnx::TensorProto::FLOAT;
+                        });
+                      });
+  if (fewest >= kFewNumbers || !floats) return;
+  for (size_t round = 1; round <= kBlends; ++round) {
+    const float share = 0.05f * static_cast<float>(round);
+    for (size_t i = 0; i < count; ++i) {
+      const Sample& other = (*samples)[(i + round) % count];
+      Sample blend;
+      for (size_t input = 0; input < other.size(); ++input) {
+        const auto a = (*samples)[i][input].As<float>(), b = other[input].As<float>();
+        std::vector<float> values(a.begin(), a.end());
+        for (size_t k = 0; k < values.size() && k < b.size(); ++k) {
+          values[k] += share * (b[k] - values[k]);
+        }
+        blend.push_back(runtime::Tensor::Of<float>((*samples)[i][input].shape(), values));
+      }
+      samples->push_back(std::move(blend));
+    }
+  }
 }
 
 int64_t Rows(const graph::GraphIndex& index, std::string_view tensor) {
@@ -80,6 +124,7 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
     }
     held_out.places_.push_back(std::move(place));
   }
+  AddBlends(index, &samples);
   GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(float_model, held_out.places_));
   GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   for (const Sample& sample : samples) {

@@ -26,7 +26,8 @@ using OutputErrors = std::vector<OutputError>;
 // probabilities near 0 and 1 say by chance alone whether a model got better.
 class HeldOut {
  public:
-  // Runs the float model over the samples and keeps its outputs.
+  // Runs the float model over the samples and keeps its outputs. Where an output is so small that
+  // the samples give only a handful of numbers, blends of samples are measured as well.
   static absl::StatusOr<HeldOut> Create(const graph::Model& float_model,
                                         std::vector<Sample> samples);
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/base/status.h"
+#include "common/graph/analysis.h"
 #include "common/graph/graph_index.h"
 #include "common/quantize/names.h"
 #include "common/quantize/recover/compensated_rounding.h"
@@ -40,18 +41,20 @@ bool Wants(const RecoverOptions& options, std::string_view name) {
   return std::find(options.passes.begin(), options.passes.end(), name) != options.passes.end();
 }
 
-// An output may lose this much against the model without recovery: less than samples scatter.
-constexpr double kScatter = 0.1;  // dB
-constexpr size_t kQuickSamples = 6;
+// An output may lose this much against the model without recovery: less than rounding scatters.
+constexpr double kScatter = 0.1;     // dB
+constexpr size_t kQuickSamples = 6;  // at least
+constexpr int64_t kQuickMacs = 3e8;  // multiplications that all quick samples together may take
 constexpr size_t kManySamples = 24;
 
 // No output has lost against the model without recovery, or against what it was when it already
-// had.
+// had, by more than chance explains.
 bool NoOutputSuffers(const OutputErrors& after, const OutputErrors& now,
                      const OutputErrors& plain) {
   for (size_t i = 0; i < after.size(); ++i) {
-    const double least = std::min(now[i].Decibels(), plain[i].Decibels()) - kScatter;
-    if (after[i].Decibels() < least) return false;
+    const OutputErrors& lower = now[i].Decibels() < plain[i].Decibels() ? now : plain;
+    const Gain gain = GainOf({lower[i]}, {after[i]});
+    if (gain.decibels < -kScatter - gain.standard_error) return false;
   }
   return true;
 }
@@ -83,7 +86,9 @@ class Recovery {
         reporter_(reporter),
         inputs_(inputs),
         data_(data) {
-    const size_t count = std::min(kQuickSamples, split_.fit.size());
+    const int64_t macs = std::max<int64_t>(1, graph::Analyze(float_model).macs);
+    const size_t count = std::min(std::max(kQuickSamples, static_cast<size_t>(kQuickMacs / macs)),
+                                  split_.fit.size());
     for (size_t i = 0; i < count; ++i) {
       quick_.push_back(split_.fit[i * split_.fit.size() / count]);
     }
@@ -153,10 +158,8 @@ class Recovery {
       best = std::move(candidate);
     }
     if (judgement.kept) {
-      if (pass.name() == CompensatedRounding().name())
-        before_rounding_ = state;
-      else
-        before_rounding_.reset();
+      before_rounding_.reset();
+      if (pass.name() == CompensatedRounding().name()) before_rounding_ = state;
       state = *std::move(best);
       now_ = std::move(judgement.after);
       now_rounded_ = std::move(judgement.rounded);
@@ -201,8 +204,7 @@ class Recovery {
     const Gain gain = GainOf(before, after);
     judgement.gain = gain.decibels;
     judgement.standard_error = gain.standard_error;
-    judgement.kept = gain.decibels >= std::max(pass.least_gain(), gain.standard_error) &&
-                     NoOutputSuffers(after, before, plain_);
+    judgement.kept = gain.decibels >= pass.least_gain() && NoOutputSuffers(after, before, plain_);
     return judgement;
   }
 
