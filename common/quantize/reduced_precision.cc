@@ -58,7 +58,7 @@ class IntegerLayers {
  public:
   explicit IntegerLayers(const GraphIndex& index) : index_(index) {}
 
-  bool IsInside(const std::string& tensor) {
+  bool IsInside(const std::string& tensor) const {
     return FromIntegers(tensor) && EndsInIntegers(tensor);
   }
 
@@ -112,6 +112,7 @@ class Rounder {
         result_(result),
         before_(result->model.graph()),
         index_(before_),
+        layers_(index_),
         names_(before_),
         graph_(result->model.mutable_graph()) {}
 
@@ -153,13 +154,13 @@ class Rounder {
     if (index_.IsGraphOutput(constant)) return true;
     const auto uses = index_.Uses(constant);
     return std::any_of(uses.begin(), uses.end(), [&](const graph::TensorUse& use) {
-      return use.input != graph::TensorUse::kCaptured &&
-             !IsParameterInput(index_.node(use.node), use.input);
+      if (use.input == graph::TensorUse::kCaptured) return false;
+      const auto& node = index_.node(use.node);
+      return !IsParameterInput(node, use.input) && !layers_.IsInside(node.output(0));
     });
   }
 
   void FindTensors() {
-    IntegerLayers layers(index_);
     for (const auto& input : before_.input()) {
       if (!index_.IsInitializer(input.name()) && IsFloat(input.name()) &&
           IsReadInFloat(input.name())) {
@@ -175,7 +176,7 @@ class Rounder {
         continue;
       }
       for (const auto& output : node.output()) {
-        if (output.empty() || !IsFloat(output) || layers.IsInside(output)) continue;
+        if (output.empty() || !IsFloat(output) || layers_.IsInside(output)) continue;
         if (!index_.IsGraphOutput(output) && !IsReadInFloat(output) && !IsQuantized(output))
           continue;
         Plan(output);
@@ -283,6 +284,7 @@ class Rounder {
   ReducedPrecision* result_;
   const onnx::GraphProto before_;
   const GraphIndex index_;
+  const IntegerLayers layers_;
   graph::NameScope names_;
   onnx::GraphProto* graph_;
   absl::flat_hash_map<std::string, Rounded> rounded_;

@@ -51,10 +51,11 @@ struct ReducedPrecision {
 // UNDEFINED does the second only.
 //
 // Not rounded: what an int8 layer holds inside (between a compute layer with dequantized inputs and
-// the Q behind it or behind its activation), the results of DequantizeLinear (an int8 value times a
-// power of two is exact in both types), scales and shapes, results that are exact anyway (of
-// operators that only move or select values), tensors in bodies of If and Loop (said in notes).
-// Non-float models come back as they are. MODEL_INVALID for constants that cannot be read.
+// the Q behind it or behind its activation) with its constants, the results of DequantizeLinear (an
+// int8 value times a power of two is exact in both types), scales and shapes, results that are
+// exact anyway (of operators that only move or select values), tensors in bodies of If and Loop
+// (said in notes). Non-float models come back as they are. MODEL_INVALID for constants that cannot
+// be read.
 absl::StatusOr<ReducedPrecision> ReducedPrecisionReference(const graph::Model& model,
                                                            ElementType precision);
 

@@ -106,22 +106,24 @@ Layers LayersOf(const QuantizeContext& context) {
   Layers layers;
   for (const auto& node : context.index.graph().node()) {
     std::string precision =
-        context.config.dynamic == DynamicForm::kNone
+        context.config.dynamic == DynamicForm::kNone || context.placement.quantized.contains(&node)
             ? PrecisionOf(context, node)
-            : (context.placement.quantized.contains(&node) ? "dynamic" : "float32");
+            : "float32";
     const auto reason = reasons.find(&node);
     const bool stays_float = reason != reasons.end() || precision == "float32";
     if (stays_float) precision = "float32";
     ++(stays_float ? layers.kept_float : layers.quantized)[node.op_type()];
-    layers.list.push_back({{"node", node.name()},
-                           {"op", node.op_type()},
-                           {"precision", precision},
-                           {"reason", reason != reasons.end() ? reason->second
-                                      : context.targets.mixed_nodes.contains(node.name())
-                                          ? "named by the configuration"
-                                      : stays_float ? "no float tensors"
-                                                    : "scheme"},
-                           {"macs", graph::Macs(node, context.index)}});
+    layers.list.push_back(
+        {{"node", node.name()},
+         {"op", node.op_type()},
+         {"precision", precision},
+         {"reason", reason != reasons.end()                   ? reason->second
+                    : context.placement.notes.contains(&node) ? context.placement.notes.at(&node)
+                    : context.targets.mixed_nodes.contains(node.name())
+                        ? "named by the configuration"
+                    : stays_float ? "no float tensors"
+                                  : "scheme"},
+         {"macs", graph::Macs(node, context.index)}});
   }
   return layers;
 }

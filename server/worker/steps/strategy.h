@@ -21,6 +21,8 @@ struct Strategy {
   std::vector<std::string> sentences;
   // Accuracy recovery: --recover, else on where nobody gave a configuration.
   quantize::RecoverOptions recover;
+  // The residual stream of this transformer is still to be judged on data (transformer.h).
+  bool judge_residuals = false;
   // What the reader of a configuration let pass.
   std::vector<std::string> warnings;
 };

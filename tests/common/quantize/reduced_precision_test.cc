@@ -210,8 +210,9 @@ TEST(ReducedPrecisionTest, CastFormAndFloatFormAgree) {
   EXPECT_FALSE(FindHiddenPrecision(cast_form->model).any());
   const auto reduced = ReducedPrecisionReference(float_form->model, TensorProto::BFLOAT16);
   const Outputs reference = *RunModel(model);
+  // The int8 layers differ: only the float form is aligned to the NPU.
   EXPECT_NEAR(SignalToNoise(reference, *RunModel(reduced->model)),
-              SignalToNoise(reference, *RunModel(cast_form->model)), 1.5);
+              SignalToNoise(reference, *RunModel(cast_form->model)), 4);
 }
 
 TEST(ReducedPrecisionTest, OutputsThatAreInputsAndBodiesAreLeft) {

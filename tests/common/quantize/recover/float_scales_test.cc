@@ -1,7 +1,7 @@
 // Recovery of schemes with float scales: one scale an output, ranges by what comes out.
 #include <cmath>
 
-#include "common/graph/graph_index.h"
+#include "common/base/status.h"
 #include "common/quantize/recover/recover.h"
 #include "common/quantize/scheme.h"
 #include "tests/common/quantize/quantize_fixture.h"
