@@ -89,7 +89,6 @@ absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(
     const MeterOptions& options) {
   std::unique_ptr<Meter> meter(new Meter());
   meter->snr_ = options.snr;
-  meter->enough_db_ = options.enough_db;
   graph::Model reference = float_model;
   graph::Model candidate = quantized;
   const std::vector<std::string> softmax = SoftmaxBehind(float_model);
@@ -128,7 +127,8 @@ absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(
   return meter;
 }
 
-absl::StatusOr<double> Meter::Score(const std::vector<bool>& promoted, int64_t samples) {
+absl::StatusOr<double> Meter::Score(const std::vector<bool>& promoted, int64_t samples,
+                                    double enough_db) {
   const size_t count =
       samples <= 0 ? samples_.size() : std::min(samples_.size(), static_cast<size_t>(samples));
   model_->Promote(promoted);
@@ -148,7 +148,7 @@ absl::StatusOr<double> Meter::Score(const std::vector<bool>& promoted, int64_t s
   double worst = kHighest;
   double mean = 0;
   for (const Sums& sum : sums) {
-    const double decibels = std::min(sum.Decibels(snr_), enough_db_);
+    const double decibels = std::min(sum.Decibels(snr_), enough_db);
     worst = std::min(worst, decibels);
     mean += decibels / static_cast<double>(sums.size());
   }

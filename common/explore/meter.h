@@ -19,8 +19,6 @@ struct MeterOptions {
   int threads = 1;
   // Noise against the signal's power (SNR) instead of its peak (PSNR).
   bool snr = false;
-  // Decibels that are enough for an output: more of them count for nothing.
-  double enough_db = 80;
 };
 
 // Not thread-safe.
@@ -36,8 +34,10 @@ class Meter {
       const std::vector<int64_t>& samples, const MeterOptions& options);
 
   // Signal to noise in dB, worst and mean over the outputs in equal parts, with these regions
-  // promoted, over the first `samples` samples (0: all). Larger is better.
-  absl::StatusOr<double> Score(const std::vector<bool>& promoted, int64_t samples = 0);
+  // promoted, over the first `samples` samples (0: all). Larger is better; more than `enough_db` of
+  // an output counts for nothing.
+  absl::StatusOr<double> Score(const std::vector<bool>& promoted, int64_t samples = 0,
+                               double enough_db = 80);
 
   const SwitchModel& model() const { return *model_; }
   int64_t samples() const { return static_cast<int64_t>(samples_.size()); }
@@ -51,7 +51,6 @@ class Meter {
   std::vector<std::vector<runtime::Tensor>> references_;
   std::vector<size_t> places_;  // outputs that are compared
   bool snr_ = false;
-  double enough_db_ = 80;
   int64_t runs_ = 0;
   std::vector<runtime::Tensor> outputs_;
 };

@@ -34,7 +34,7 @@ class RegionSearch {
   absl::StatusOr<double> Measure(const std::vector<bool>& promoted) {
     const auto known = known_.find(promoted);
     if (known != known_.end()) return known->second;
-    GQ_ASSIGN_OR_RETURN(const double value, score_(promoted, options_.samples));
+    GQ_ASSIGN_OR_RETURN(const double value, score_(promoted, /*ranking=*/false));
     known_[promoted] = value;
     return value;
   }
@@ -53,16 +53,16 @@ class RegionSearch {
   absl::Status Rank() {
     std::vector<bool> all = start_;
     for (const size_t region : candidates_) all[region] = true;
-    GQ_ASSIGN_OR_RETURN(const double nothing, score_(start_, 1));
+    GQ_ASSIGN_OR_RETURN(const double nothing, score_(start_, /*ranking=*/true));
     for (const size_t region : candidates_) {
       if (OutOfTime()) break;
       std::vector<bool> alone = all;
       alone[region] = false;
-      GQ_ASSIGN_OR_RETURN(const double damage, score_(alone, 1));
+      GQ_ASSIGN_OR_RETURN(const double damage, score_(alone, /*ranking=*/true));
       damage_[region] = Power(damage);
       std::vector<bool> first = start_;
       first[region] = true;
-      GQ_ASSIGN_OR_RETURN(const double gain, score_(first, 1));
+      GQ_ASSIGN_OR_RETURN(const double gain, score_(first, /*ranking=*/true));
       gain_[region] = gain - nothing;
     }
     return absl::OkStatus();

@@ -1,7 +1,6 @@
 // Finds the regions whose promotion helps most, from measurements on few samples.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -9,13 +8,13 @@
 
 namespace gq::explore {
 
-// Score in dB of a set of promoted regions over the first `samples` samples; larger is better.
+// Score in dB of a set of promoted regions; larger is better. `ranking`: one sample is enough, and
+// every decibel counts, even beyond what a goal asks for.
 using ScoreFunction =
-    std::function<absl::StatusOr<double>(const std::vector<bool>& promoted, int64_t samples)>;
+    std::function<absl::StatusOr<double>(const std::vector<bool>& promoted, bool ranking)>;
 
 struct SearchOptions {
-  int most = 0;         // promotions, those of the start included
-  int64_t samples = 1;  // that sets are measured with; the ranking takes one
+  int most = 0;  // promotions, those of the start included
   // Asked between measurements; true ends the search with what it has.
   std::function<bool()> out_of_time;
 };

@@ -112,21 +112,19 @@ class SensitivitySearch {
     return nodes;
   }
 
-  // What the goal rests on, with a margin, where it rests on decibels.
-  MeterOptions MeasureOptions() const {
+  // Decibels that are enough for an output, with a margin, where the goal rests on them.
+  void ReadGoal(MeterOptions* options) {
     constexpr double kMargin = 1.5;  // dB
-    MeterOptions options{.precision = problem_.limits.precision, .threads = problem_.threads};
     if (problem_.evaluate.targets.empty() &&
         problem_.evaluate.task == graph::TaskType::kRegression) {
-      options.enough_db = 30 + kMargin;  // the default goal
+      enough_db_ = 30 + kMargin;  // the default goal
     }
     for (const auto& target : problem_.evaluate.targets) {
       const bool snr = target.metric == accuracy::Metric::kSnr;
       if (!snr && target.metric != accuracy::Metric::kPsnr) continue;
-      options.snr = snr;
-      options.enough_db = target.bound + kMargin;
+      options->snr = snr;
+      enough_db_ = target.bound + kMargin;
     }
-    return options;
   }
 
   absl::Status Prepare() {
@@ -146,7 +144,8 @@ class SensitivitySearch {
     search_samples_ =
         std::clamp<int64_t>(static_cast<int64_t>(kSearchMacs / (runs * static_cast<double>(macs))),
                             1, std::min(kMostSearchSamples, problem_.evaluation.size()));
-    const MeterOptions options = MeasureOptions();
+    MeterOptions options{.precision = problem_.limits.precision, .threads = problem_.threads};
+    ReadGoal(&options);
     GQ_ASSIGN_OR_RETURN(
         meter_,
         Meter::Create(problem_.float_model, Source(), Quantized(), regions_, problem_.evaluation,
@@ -170,9 +169,9 @@ class SensitivitySearch {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<double> Score(const std::vector<bool>& promoted, int64_t samples) {
+  absl::StatusOr<double> Score(const std::vector<bool>& promoted, bool ranking) {
     GQ_RETURN_IF_ERROR(run_.CheckCancelled());
-    return meter_->Score(promoted, samples);
+    return ranking ? meter_->Score(promoted, 1) : meter_->Score(promoted, 0, enough_db_);
   }
 
   absl::Status FindPath() {
@@ -187,12 +186,10 @@ class SensitivitySearch {
       }
       return absl::OkStatus();
     }
-    const ScoreFunction score = [this](const std::vector<bool>& promoted, int64_t samples) {
-      return Score(promoted, samples);
+    const ScoreFunction score = [this](const std::vector<bool>& promoted, bool ranking) {
+      return Score(promoted, ranking);
     };
-    const SearchOptions options{.most = most_, .samples = search_samples_, .out_of_time = [this] {
-                                  return run_.OutOfTime();
-                                }};
+    const SearchOptions options{.most = most_, .out_of_time = [this] { return run_.OutOfTime(); }};
     GQ_ASSIGN_OR_RETURN(RegionPath path, SearchRegions(candidates_, start_set_, score, options));
     GQ_RETURN_IF_ERROR(TryHeadAndTail(options, score, &path));
     path_ = std::move(path.regions);
@@ -216,7 +213,7 @@ class SensitivitySearch {
       members.push_back(region);
     }
     if (members.empty() || members.size() >= path->scores.size()) return absl::OkStatus();
-    GQ_ASSIGN_OR_RETURN(const double value, score(set, options.samples));
+    GQ_ASSIGN_OR_RETURN(const double value, score(set, /*ranking=*/false));
     if (!(value > path->scores[members.size()])) return absl::OkStatus();
     std::vector<size_t> others;
     for (const size_t region : candidates_) {
@@ -362,6 +359,7 @@ class SensitivitySearch {
   const std::vector<int64_t> check_samples_;
   std::unique_ptr<Meter> meter_;
   int64_t search_samples_ = 1;
+  double enough_db_ = 80;
   int most_ = 0;
   std::vector<size_t> candidates_;
   std::vector<bool> start_set_;
