@@ -191,6 +191,9 @@ absl::Status Serve(const ServeOptions& given) {
     runner_options.environment["GQ_ONNXRUNTIME"] =
         fs::absolute(options.onnxruntime, error).string();
   }
+  // --engine quark (quark_engine.h).
+  runner_options.inherit.push_back("GQ_QUARK_PYTHON");
+  runner_options.inherit.push_back("GQ_QUARK_ACTIVATION_SCRIPTS");
   rpc::ChildStepRunner runner(std::move(runner_options));
 
   StderrReporter reporter;

@@ -12,7 +12,6 @@ namespace gq::quantize {
 using base::MakeError;
 using base::Reason;
 using base::StrCat;
-using graph::InputName;
 using graph::MakeNode;
 using graph::TensorView;
 using onnx::NodeProto;
@@ -27,7 +26,7 @@ absl::Status Stripper::Walk(const onnx::GraphProto& source, onnx::GraphProto* ta
                             StripScope* outer) {
   StripScope scope(source, outer);
   StripScope* const before = std::exchange(scope_, &scope);
-  const absl::Status status = [&]() -> absl::Status {
+  absl::Status status = [&]() -> absl::Status {
     GQ_RETURN_IF_ERROR(FindMeanings(target));
     for (const NodeProto& node : source.node()) GQ_RETURN_IF_ERROR(Node(node));
     GQ_RETURN_IF_ERROR(FinishOutputs(target));
