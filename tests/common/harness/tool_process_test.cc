@@ -93,8 +93,9 @@ TEST_F(ToolProcessTest, WhatAToolLeavesBehindEndsToo) {
 
 TEST_F(ToolProcessTest, ACancelledToolEnds) {
   Cancelling cancelling;
-  EXPECT_EQ(base::GetReason(
-                RunTool(Shell("sleep 4321.3"), [](std::string_view) {}, cancelling).status()),
+  EXPECT_EQ(base::GetReason(RunTool(
+                                Shell("sleep 4321.3"), [](std::string_view) {}, cancelling)
+                                .status()),
             Reason::kCancelled);
   EXPECT_TRUE(IsGone("4321.3"));
 }
