@@ -96,7 +96,10 @@ int LimitMaskRanges(QuantizeContext& context) {
   if (context.settings.quark || IsReducedFloat(context.settings.activation_type)) return 0;
   const int limited = MaskLimiter(context).Run();
   if (limited > 0) {
-    context.passes.push_back({.name = "mask ranges", .changed = limited});
+    context.passes.push_back(
+        {.name = "mask ranges",
+         .summary = "constants that mask scores get the range that a Softmax needs",
+         .changed = limited});
     context.reporter.Info(
         "Quantize",
         base::StrCat("Ranges of ", limited, " attention masks limited to what the Softmax needs"));

@@ -67,7 +67,9 @@ class FormTest : public testing::TestWithParam<fs::path> {
     inputs.model = GetParam();
     inputs.spec.set_scheme("vint8");
     inputs.spec.set_seed(1);
-    inputs.spec.set_allow_nonfinite(false);
+    if (const std::string shape = Remark(GetParam(), "input-shape"); !shape.empty()) {
+      inputs.spec.add_input_shape(shape);
+    }
     base::NullReporter quiet;
     worker::StepLog log(quiet);
     GQ_ASSIGN_OR_RETURN(optimized_, worker::RunGraphOptimize(inputs, log));
