@@ -142,8 +142,9 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   result.report["strategy"] = strategy.sentences;
   result.report["engine"] = "native";
   result.report["config"] = json::parse(result.config_json, nullptr, false);
-  result.report["calibration"]["source"] =
-      quantize::NeedsCalibration(strategy.config) ? data.source : "none";
+  if (quantize::NeedsCalibration(strategy.config)) {
+    result.report["calibration"]["source"] = data.source;
+  }
   result.report["sanity"]["file_identical"] = plugins.empty();
   if (!plugins.empty()) result.report["plugins"] = plugins;
   const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
