@@ -103,6 +103,8 @@ class Recovery {
     nlohmann::json passes = nlohmann::json::array();
     for (const RecoveryPass* pass : RecoveryPasses()) {
       if (!Wants(options_, pass->name())) continue;
+      // Rounding has fitted the biases as well.
+      if (before_rounding_ && pass->name() == BiasCorrection().name()) continue;
       GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, state));
       passes.push_back(std::move(entry));
     }
