@@ -15,12 +15,17 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+graph::Model TestModel(const std::string& graph,
+                       const std::map<std::string, Constant>& constants = {}) {
+  return ParseModel("<ir_version: 8, opset_import: [\"\" : 17]>\n" + graph, constants);
+}
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(HardInputsTest, WeightsThatAreNotFiniteAreNamed) {
   for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
-    const auto model = ParseModel("g (float[1, 2] x) => (float[1, 2] y) { [fc] y = MatMul(x, w) }",
-                                  {{"w", {{2, 2}, {1, 2, bad, 4}}}});
+    const auto model = TestModel("g (float[1, 2] x) => (float[1, 2] y) { [fc] y = MatMul(x, w) }",
+                                 {{"w", {{2, 2}, {1, 2, bad, 4}}}});
     const auto result = QuantizeWith(model, Vint8Npu());
     EXPECT_EQ(base::GetReason(result.status()), base::Reason::kModelInvalid);
     EXPECT_THAT(std::string(result.status().message()),
@@ -29,7 +34,7 @@ TEST(HardInputsTest, WeightsThatAreNotFiniteAreNamed) {
 }
 
 TEST(HardInputsTest, ResultsOfUnknownShapeStayFloat) {
-  const auto model = ParseModel(
+  const auto model = TestModel(
       "g (float[1, 4] x) => (float[1, 4] y, int64[2, K] z) { y = Relu(x)\n [nz] z = NonZero(y) }");
   const auto result = QuantizeWith(model, Vint8Npu());
   ASSERT_TRUE(result.ok()) << result.status();
@@ -40,7 +45,7 @@ TEST(HardInputsTest, ResultsOfUnknownShapeStayFloat) {
 }
 
 TEST(HardInputsTest, PassesTellWhatTheyChanged) {
-  const auto model = ParseModel(
+  const auto model = TestModel(
       "g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y) { [conv] c = Conv(x, w)\n [relu] y = "
       "Relu(c) }",
       {{"w", {{2, 2, 1, 1}, {1, 2, 3, 4}}}});
@@ -58,7 +63,7 @@ TEST(HardInputsTest, PassesTellWhatTheyChanged) {
 }
 
 TEST(GraphChangesTest, NodesAndConstantsAreTold) {
-  graph::Model model = ParseModel(
+  graph::Model model = TestModel(
       "g (float[2] x) => (float[2] y) { [a] t = Relu(x)\n [b] u = Neg(t)\n [c] y = Add(u, k) }",
       {{"k", {{2}, {1, 2}}}});
   const GraphSnapshot before(model);
