@@ -188,6 +188,7 @@ class CompileStep {
     context_.reporter.Info(kComponent, StrCat("Compiling for ", options.device, Simulated(),
                                               " with backend ", backend_.name(), ", fe_args \"",
                                               base::StrJoin(options.fe_args, " "), "\""));
+    ++compiles_;
     const std::string key = CompileKey(spec_);
     GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
     GQ_ASSIGN_OR_RETURN(
@@ -243,8 +244,7 @@ class CompileStep {
     if (spec_.offload_goal() != "full" || !spec_.edge_quant().empty()) fixed.insert("fe_args");
     std::set<std::string> tried;
     int without_gain = 0;
-    const int rounds = spec_.has_compile_rounds() ? spec_.compile_rounds() : kDefaultRounds;
-    for (int round = 1; round < rounds && without_gain < kRoundsWithoutGain; ++round) {
+    while (MayCompile() && without_gain < kRoundsWithoutGain) {
       if (outcome.report.level == compile::OffloadLevel::kFull) break;
       const std::vector<std::string> changes =
           ProposeChanges(outcome.report, outcome.options, fixed, tried, spec_.consent());
@@ -258,9 +258,15 @@ class CompileStep {
         ++without_gain;
         continue;
       }
-      const fs::path trial = context_.files.work_dir() / "tmp" / StrCat("round_", round);
+      const fs::path trial = context_.files.work_dir() / "tmp" / StrCat("round_", compiles_);
       GQ_RETURN_IF_ERROR(base::MakeFolder(trial));
-      GQ_ASSIGN_OR_RETURN(Outcome candidate, CompileOnce(options, trial));
+      absl::StatusOr<Outcome> tried_out = CompileOnce(options, trial);
+      if (!tried_out.ok()) {
+        GQ_RETURN_IF_ERROR(GiveUpTrial(base::StrJoin(changes, " "), tried_out.status()));
+        ++without_gain;
+        continue;
+      }
+      Outcome candidate = *std::move(tried_out);
       const bool better = IsBetterOffload(candidate.report, outcome.report);
       GQ_RETURN_IF_ERROR(Record(base::StrJoin(changes, " "), candidate, outcome, better));
       if (!better) {
@@ -276,10 +282,14 @@ class CompileStep {
 
   // After the options, the quantization: once, and only when it costs no goal of the accuracy.
   absl::Status TryQuantization(const fs::path& cache, Outcome& outcome) {
-    if (outcome.report.level == compile::OffloadLevel::kFull) return absl::OkStatus();
+    if (outcome.report.level == compile::OffloadLevel::kFull || !MayCompile()) {
+      return absl::OkStatus();
+    }
     GQ_ASSIGN_OR_RETURN(const fs::path folder, Scratch());
-    GQ_ASSIGN_OR_RETURN(const std::optional<Requantized> changed,
-                        Requantize(context_, outcome.report, folder / "quantized"));
+    const absl::StatusOr<std::optional<Requantized>> requantized =
+        Requantize(context_, outcome.report, folder / "quantized");
+    if (!requantized.ok()) return GiveUpTrial("another quantization", requantized.status());
+    const std::optional<Requantized>& changed = *requantized;
     if (!changed) return absl::OkStatus();
     const fs::path old_model = model_;
     const compile::Classification old_classification = classification_;
@@ -288,7 +298,13 @@ class CompileStep {
     GQ_ASSIGN_OR_RETURN(const CompilerOptions options, ChooseOptions());
     const fs::path trial = context_.files.work_dir() / "tmp" / "requantized";
     GQ_RETURN_IF_ERROR(base::MakeFolder(trial));
-    GQ_ASSIGN_OR_RETURN(Outcome candidate, CompileOnce(options, trial));
+    absl::StatusOr<Outcome> compiled = CompileOnce(options, trial);
+    if (!compiled.ok()) {
+      model_ = old_model;
+      classification_ = old_classification;
+      return GiveUpTrial("another quantization", compiled.status());
+    }
+    Outcome candidate = *std::move(compiled);
     const bool spoils = changed->verdict == "goal_not_met" && EarlierVerdict() == "goal_met";
     const bool better = !spoils && IsBetterOffload(candidate.report, outcome.report);
     GQ_RETURN_IF_ERROR(Record(StrCat("quantize ", base::StrJoin(changed->included, " "),
@@ -308,7 +324,20 @@ class CompileStep {
       }
     }
     outcome = std::move(candidate);
-    return Replace(cache, trial);
+    GQ_RETURN_IF_ERROR(Replace(cache, trial));
+    return TryOptions(cache, outcome);
+  }
+
+  // A trial that fails costs nothing of what is there already; only a cancellation ends the step.
+  absl::Status GiveUpTrial(std::string_view what, const absl::Status& status) {
+    if (base::GetReason(status) == Reason::kCancelled) return status;
+    Warn(StrCat("a trial with ", what, " failed: ", base::FromAbsl(status.message())));
+    return absl::OkStatus();
+  }
+
+  // Whether --compile-rounds allows one more.
+  bool MayCompile() const {
+    return compiles_ < (spec_.has_compile_rounds() ? spec_.compile_rounds() : kDefaultRounds);
   }
 
   std::string EarlierVerdict() const {
@@ -449,6 +478,7 @@ class CompileStep {
   std::optional<std::string> patch_;
   std::vector<std::string> warnings_;
   int recorded_ = 0;
+  int compiles_ = 0;
   int scratches_ = 0;
 };
 
