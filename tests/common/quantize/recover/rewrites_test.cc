@@ -236,6 +236,46 @@ TEST(SmoothingTest, FactorsAreNearestPowersOfTwo) {
   EXPECT_EQ(SmoothingFactors(largest, weights, 0.5), expected);
 }
 
+// A normalization with one channel 64 times as large as the others before a dense layer, whose
+// output goes to the residual stream: all of it but the layer is in float.
+TEST(SmoothingTest, MulsOfPowersOfTwoKeepWhatTheModelComputes) {
+  std::vector<float> scale(8, 1.0f);
+  scale[5] = 64;
+  const graph::Model model = ParseModel(
+      R"(
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[4,8] x) => (float[4,8] y)
+{
+  [norm] n = LayerNormalization <axis = -1> (x, scale)
+  [dense] d = Gemm (n, w, b)
+  [sum] s = Add (d, n)
+  [last] y = LayerNormalization <axis = -1> (s, ones)
+}
+)",
+      {{"scale", {{8}, scale}},
+       {"ones", {{8}, std::vector<float>(8, 1)}},
+       {"w", {{8, 8}, Wave(64, 0.3)}},
+       {"b", {{8}, Wave(8, 0.9)}}});
+  QuantizeConfig config = *ConfigOfScheme("vint8");
+  config.exclude = {"norm", "sum", "last"};
+  const auto specs = runtime::InputSpecs(model);
+  ASSERT_TRUE(specs.ok());
+  const std::vector<Sample> samples = {{runtime::Tensor::Of<float>({4, 8}, Wave(32, 0.37))}};
+  const auto data = runtime::DataSet::FromSamples(samples, *specs);
+  ASSERT_TRUE(data.ok());
+  base::NullReporter quiet;
+  auto plain = Quantize(model, config, **data, quiet);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  RecoveryState state{.source = model, .config = config, .result = *std::move(plain)};
+  const auto changed = SmoothChannels().Run({model, *specs, samples, nullptr, quiet}, state);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_GE(*changed, 1);
+  EXPECT_TRUE(state.stale);
+  EXPECT_EQ(CountNodes(state.source, "Mul"), *changed);
+  EXPECT_EQ(state.config.exclude.size(), 3u + static_cast<size_t>(*changed));
+  EXPECT_EQ(Outcome(state.source, {4, 8}), Outcome(model, {4, 8}));
+}
+
 // One channel 256 times as large as the others: x / s fits one scale, and W takes s.
 TEST(SmoothingTest, AnOutlierChannelNoLongerSpoilsTheOthers) {
   FloatRows x(16, 4);
