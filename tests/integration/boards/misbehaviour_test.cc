@@ -7,6 +7,7 @@ namespace gq {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class MisbehaviourTest : public LabTest {
  protected:
