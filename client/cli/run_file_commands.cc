@@ -47,8 +47,9 @@ absl::StatusOr<int> Init(Session& session, const InitFlags& flags) {
     GQ_RETURN_IF_ERROR(base::WriteFileAtomically(path, text));
     base::StrAppend(&shown, "wrote ", path.lexically_normal().string(), "\n");
   }
-  session.console.Print(
-      StrCat(shown, "\nSet `model` and the data, then: gq validate && gq run -f run.yaml\n"));
+  const std::string run = (fs::path(flags.folder) / "run.yaml").lexically_normal().string();
+  session.console.Print(StrCat(shown, "\nSet `model` and the data, then: gq validate ", run,
+                               " && gq run -f ", run, "\n"));
   return 0;
 }
 

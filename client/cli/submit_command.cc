@@ -61,8 +61,13 @@ std::string ShellWord(const std::string& word) {
 std::string NextCommand(const gq::v1::Job& job, const std::vector<std::string>& arguments) {
   std::string again = "gq";
   for (const std::string& argument : arguments) base::StrAppend(&again, " ", ShellWord(argument));
-  if (IsAvailable("explore") && !job.spec().explore()) return again + " --explore";
-  if (IsAvailable("from") && IsAvailable("mode=requantize") && IsAvailable("scheme=vint8+bf16")) {
+  const gq::v1::JobSpec& spec = job.spec();
+  const bool searched = spec.explore() || spec.search_in_quantize();
+  if (IsAvailable("explore") && !searched && spec.engine() != "quark") return again + " --explore";
+  // A private server is gone with its jobs.
+  const bool local = std::find(arguments.begin(), arguments.end(), "--local") != arguments.end();
+  const bool int8 = spec.scheme().empty() || spec.scheme() == "vint8";
+  if (IsAvailable("from") && IsAvailable("mode=requantize") && !local && int8) {
     return StrCat("gq run --from ", job.id(), " --mode requantize --scheme vint8+bf16");
   }
   if (job.spec().calibration_data_size() == 0) {

@@ -101,20 +101,20 @@ absl::StatusOr<bool> MatMulBits(const NodeProto& node, Stripper& stripper) {
   GQ_ASSIGN_OR_RETURN(const std::vector<float> weights,
                       UnpackedWeights(node, rows, columns, stripper));
   const std::string constant = stripper.AddConstant(
-      StrCat(node.input(1), "_float"), TensorView::Of<float>({rows, columns}, weights));
+      StrCat(InputOf(node, 1), "_float"), TensorView::Of<float>({rows, columns}, weights));
   DequantizeReport& report = stripper.report();
   ++report.constants;
   report.constant_bytes_after += static_cast<int64_t>(weights.size() * sizeof(float));
-  report.constant_bytes_before += stripper.source().DataBytes(*stripper.Constant(node.input(1)));
-  GQ_ASSIGN_OR_RETURN(const std::string data, stripper.Plain(node.input(0), node));
+  report.constant_bytes_before += stripper.source().DataBytes(*stripper.Constant(InputOf(node, 1)));
+  GQ_ASSIGN_OR_RETURN(const std::string data, stripper.Plain(InputOf(node, 0), node));
   const std::string bias(InputName(node, 5));
   const std::string product =
-      bias.empty() ? node.output(0) : stripper.Unique(StrCat(node.output(0), "_product"));
+      bias.empty() ? OutputOf(node, 0) : stripper.Unique(StrCat(OutputOf(node, 0), "_product"));
   stripper.Replaced(node);
   stripper.Emit(graph::MakeNode("MatMul", node.name(), {data, constant}, {product}));
   if (bias.empty()) return true;
   stripper.Emit(graph::MakeNode("Add", stripper.UniqueNode(StrCat(node.name(), "_bias")),
-                                {product, stripper.Aliased(bias)}, {node.output(0)}));
+                                {product, stripper.Aliased(bias)}, {OutputOf(node, 0)}));
   return true;
 }
 
@@ -127,9 +127,9 @@ absl::StatusOr<bool> GatherBlocks(const NodeProto& node, Stripper& stripper) {
   Grid grid = GridAt(node, 2, 3);
   grid.axis = AttributeInt(node, "quantize_axis", 1);
   grid.block_size = AttributeInt(node, "block_size", 128);
-  GQ_ASSIGN_OR_RETURN(const std::string table, stripper.Real(node.input(0), grid, node));
-  GQ_ASSIGN_OR_RETURN(const std::string indices, stripper.Plain(node.input(1), node));
-  NodeProto plain = graph::MakeNode("Gather", node.name(), {table, indices}, {node.output(0)});
+  GQ_ASSIGN_OR_RETURN(const std::string table, stripper.Real(InputOf(node, 0), grid, node));
+  GQ_ASSIGN_OR_RETURN(const std::string indices, stripper.Plain(InputOf(node, 1), node));
+  NodeProto plain = graph::MakeNode("Gather", node.name(), {table, indices}, {OutputOf(node, 0)});
   graph::SetAttribute("axis", AttributeInt(node, "gather_axis", 0), &plain);
   stripper.Replaced(node);
   stripper.Emit(std::move(plain));
@@ -156,8 +156,8 @@ absl::StatusOr<bool> Attention(const NodeProto& node, Stripper& stripper) {
   }
   Grid weight = GridAt(node, 4, 7);
   data.axis = weight.axis = -1;
-  GQ_ASSIGN_OR_RETURN(std::string x, stripper.Real(node.input(0), data, node));
-  GQ_ASSIGN_OR_RETURN(std::string w, stripper.Real(node.input(1), weight, node));
+  GQ_ASSIGN_OR_RETURN(std::string x, stripper.Real(InputOf(node, 0), data, node));
+  GQ_ASSIGN_OR_RETURN(std::string w, stripper.Real(InputOf(node, 1), weight, node));
   std::vector<std::string> inputs = {std::move(x), std::move(w)};
   for (const int other : {2, 5, 8}) {
     inputs.push_back(stripper.Aliased(std::string(InputName(node, other))));
@@ -202,12 +202,12 @@ absl::StatusOr<std::string> TurnedWeights(const NodeProto& node, int input, int 
     }
   }
   ++stripper.report().constants;
-  return stripper.AddConstant(StrCat(node.input(input), "_float"),
+  return stripper.AddConstant(StrCat(InputOf(node, input), "_float"),
                               TensorView::Of<float>({directions, columns, rows}, weights));
 }
 
 absl::StatusOr<bool> Lstm(const NodeProto& node, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(std::string x, stripper.Plain(node.input(0), node));
+  GQ_ASSIGN_OR_RETURN(std::string x, stripper.Plain(InputOf(node, 0), node));
   GQ_ASSIGN_OR_RETURN(std::string w, TurnedWeights(node, 1, 8, 9, stripper));
   GQ_ASSIGN_OR_RETURN(std::string r, TurnedWeights(node, 2, 10, 11, stripper));
   std::vector<std::string> inputs = {std::move(x), std::move(w), std::move(r)};

@@ -42,7 +42,7 @@ class BFloat16Remover {
     GQ_ASSIGN_OR_RETURN(const TensorView view, model_->Data(*tensor));
     GQ_ASSIGN_OR_RETURN(const std::vector<float> values, view.ToFloats());
     const std::string name = tensor->name();
-    const std::vector<int64_t> dims = view.dims();
+    const std::vector<int64_t>& dims = view.dims();
     tensor->Clear();
     tensor->set_name(name);
     tensor->set_data_type(TensorProto::FLOAT);
@@ -121,6 +121,7 @@ void CleanHeader(onnx::ModelProto* proto) {
 
 std::string Listed(const std::map<std::string, int>& counts) {
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [op, count] : counts) parts.push_back(StrCat(op, " ", count));
   return base::StrJoin(parts, ", ");
 }

@@ -19,15 +19,15 @@ using onnx::TensorProto;
 
 // Outputs: integers, scale, zero point.
 absl::StatusOr<bool> DynamicQuantize(const NodeProto& node, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(node.input(0), node));
+  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(InputOf(node, 0), node));
   stripper.Removed(node);
-  const Grid grid = {.scale = node.output(1),
+  const Grid grid = {.scale = OutputOf(node, 1),
                      .zero_point = std::string(graph::OutputName(node, 2))};
-  stripper.Define(node.output(0), {.real = real, .grid = grid});
+  stripper.Define(OutputOf(node, 0), {.real = real, .grid = grid});
   Meaning scale;
   scale.kind = Meaning::Kind::kFactor;
-  scale.factors = {node.output(1)};
-  stripper.Define(node.output(1), scale);
+  scale.factors = {OutputOf(node, 1)};
+  stripper.Define(OutputOf(node, 1), scale);
   return true;
 }
 
@@ -86,14 +86,14 @@ absl::StatusOr<bool> IntegerProduct(const NodeProto& node, Stripper& stripper) {
   *plain.mutable_attribute() = node.attribute();
   Meaning sum;
   sum.kind = Meaning::Kind::kSum;
-  sum.real = stripper.Unique(StrCat(node.output(0), "_real"));
+  sum.real = stripper.Unique(StrCat(OutputOf(node, 0), "_real"));
   sum.divisor = a.divisor * b.divisor;
   sum.factors = a.factors;
   sum.factors.insert(sum.factors.end(), b.factors.begin(), b.factors.end());
   plain.add_output(sum.real);
   stripper.Replaced(node);
   stripper.Emit(std::move(plain));
-  stripper.Define(node.output(0), std::move(sum));
+  stripper.Define(OutputOf(node, 0), std::move(sum));
   return true;
 }
 
@@ -156,8 +156,8 @@ absl::StatusOr<std::optional<TensorView>> Combined(const std::vector<std::string
 // Mul of a scale found at run time with another scale, or of sums with scales.
 absl::StatusOr<bool> Multiply(const NodeProto& node, Stripper& stripper) {
   if (node.input_size() != 2) return false;
-  const Meaning* a = stripper.Find(node.input(0));
-  const Meaning* b = stripper.Find(node.input(1));
+  const Meaning* a = stripper.Find(InputOf(node, 0));
+  const Meaning* b = stripper.Find(InputOf(node, 1));
   const auto is = [](const Meaning* meaning, Meaning::Kind kind) {
     return meaning != nullptr && meaning->kind == kind;
   };
@@ -175,13 +175,13 @@ absl::StatusOr<bool> Multiply(const NodeProto& node, Stripper& stripper) {
       scale.constants.insert(scale.constants.end(), meaning->constants.begin(),
                              meaning->constants.end());
     } else if (meaning == nullptr) {
-      scale.constants.push_back(stripper.Aliased(node.input(i)));
+      scale.constants.push_back(stripper.Aliased(InputOf(node, i)));
     } else {
       return false;
     }
   }
   if (!sum) {
-    stripper.Define(node.output(0), std::move(scale));
+    stripper.Define(OutputOf(node, 0), std::move(scale));
     return true;
   }
   const Meaning& sums = is(a, Kind::kSum) ? *a : *b;
@@ -203,7 +203,7 @@ absl::StatusOr<bool> Multiply(const NodeProto& node, Stripper& stripper) {
     for (const std::string& constant : scale.constants) {
       product = stripper.Compute("Mul", {product, constant}, StrCat(real, "_scaled"));
     }
-    stripper.Alias(node.output(0), product);
+    stripper.Alias(OutputOf(node, 0), product);
     return true;
   }
   const auto all = factor->As<float>();
@@ -213,12 +213,12 @@ absl::StatusOr<bool> Multiply(const NodeProto& node, Stripper& stripper) {
     GQ_ASSIGN_OR_RETURN(const bool folded, IntoWeights(real, *factor, stripper));
     if (!folded) {
       const std::string constant = stripper.AddConstant(StrCat(real, "_scale"), *factor);
-      stripper.Alias(node.output(0),
+      stripper.Alias(OutputOf(node, 0),
                      stripper.Compute("Mul", {real, constant}, StrCat(real, "_scaled")));
       return true;
     }
   }
-  stripper.Alias(node.output(0), real);
+  stripper.Alias(OutputOf(node, 0), real);
   return true;
 }
 
@@ -227,13 +227,13 @@ absl::Status EmitProduct(const NodeProto& node, const std::string& a, const std:
                          int bias_input, Stripper& stripper) {
   const std::string bias(InputName(node, bias_input));
   const std::string product =
-      bias.empty() ? node.output(0) : stripper.Unique(StrCat(node.output(0), "_product"));
+      bias.empty() ? OutputOf(node, 0) : stripper.Unique(StrCat(OutputOf(node, 0), "_product"));
   stripper.Replaced(node);
   stripper.Emit(graph::MakeNode("MatMul", node.name(), {a, b}, {product}));
   if (bias.empty()) return absl::OkStatus();
   GQ_ASSIGN_OR_RETURN(const std::string plain, stripper.Plain(bias, node));
   stripper.Emit(graph::MakeNode("Add", stripper.UniqueNode(StrCat(node.name(), "_bias")),
-                                {product, plain}, {node.output(0)}));
+                                {product, plain}, {OutputOf(node, 0)}));
   return absl::OkStatus();
 }
 
@@ -249,18 +249,18 @@ absl::StatusOr<bool> MatMulIntegerToFloat(const NodeProto& node, Stripper& strip
   Grid grid = GridAt(node, 2, 4);
   const Meaning* scale = stripper.Find(grid.scale);
   if (scale != nullptr && scale->factors.size() == 1) grid.scale = scale->factors[0];
-  GQ_ASSIGN_OR_RETURN(const std::string a, stripper.Real(node.input(0), grid, node));
+  GQ_ASSIGN_OR_RETURN(const std::string a, stripper.Real(InputOf(node, 0), grid, node));
   GQ_ASSIGN_OR_RETURN(const std::string b,
-                      stripper.Real(node.input(1), WeightGrid(node, 3, 5), node));
+                      stripper.Real(InputOf(node, 1), WeightGrid(node, 3, 5), node));
   GQ_RETURN_IF_ERROR(EmitProduct(node, a, b, 6, stripper));
   return true;
 }
 
 // A (float), B, scale of B, zero point of B, bias.
 absl::StatusOr<bool> DynamicMatMul(const NodeProto& node, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const std::string a, stripper.Plain(node.input(0), node));
+  GQ_ASSIGN_OR_RETURN(const std::string a, stripper.Plain(InputOf(node, 0), node));
   GQ_ASSIGN_OR_RETURN(const std::string b,
-                      stripper.Real(node.input(1), WeightGrid(node, 2, 3), node));
+                      stripper.Real(InputOf(node, 1), WeightGrid(node, 2, 3), node));
   GQ_RETURN_IF_ERROR(EmitProduct(node, a, b, 4, stripper));
   return true;
 }

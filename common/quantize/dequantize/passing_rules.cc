@@ -9,7 +9,6 @@
 namespace gq::quantize {
 namespace {
 
-using graph::TensorView;
 using onnx::NodeProto;
 
 constexpr int kEvery = -1;  // all inputs
@@ -60,7 +59,7 @@ absl::Status PadValue(const NodeProto& node, const Grid& grid, NodeProto* copy,
   const auto fill = static_cast<float>((0 - zero) * values.scale[0]);
   if (fill == 0) return absl::OkStatus();
   while (copy->input_size() < 3) copy->add_input();
-  copy->set_input(2, stripper.AddScalar(base::StrCat(node.output(0), "_fill"), fill));
+  copy->set_input(2, stripper.AddScalar(base::StrCat(OutputOf(node, 0), "_fill"), fill));
   return absl::OkStatus();
 }
 
@@ -81,23 +80,25 @@ absl::StatusOr<bool> Pass(const NodeProto& node, Stripper& stripper) {
   if (scale.ok() ? scale->size() != 1 : grid.block_size > 0) return false;
   NodeProto copy = node;
   for (int i = 0; i < node.input_size(); ++i) {
-    if (node.input(i).empty()) continue;
+    if (InputOf(node, i).empty()) continue;
     if (std::find(inputs.begin(), inputs.end(), i) == inputs.end()) {
-      GQ_ASSIGN_OR_RETURN(*copy.mutable_input(i), stripper.Plain(node.input(i), node));
+      GQ_ASSIGN_OR_RETURN(*copy.mutable_input(i), stripper.Plain(InputOf(node, i), node));
       continue;
     }
-    if (stripper.Find(node.input(i)) == nullptr && stripper.Constant(node.input(i)) == nullptr) {
+    if (stripper.Find(InputOf(node, i)) == nullptr &&
+        stripper.Constant(InputOf(node, i)) == nullptr) {
       return false;  // integers of unknown origin beside quantized ones
     }
-    GQ_ASSIGN_OR_RETURN(*copy.mutable_input(i), stripper.Real(node.input(i), grid, node));
+    GQ_ASSIGN_OR_RETURN(*copy.mutable_input(i), stripper.Real(InputOf(node, i), grid, node));
   }
   if (graph::IsOp(node, "Pad")) GQ_RETURN_IF_ERROR(PadValue(node, grid, &copy, stripper));
   if (passing.moves) {
     const int results = node.op_type() == "Split" ? node.output_size() : 1;
     for (int i = 0; i < results; ++i) {
-      const std::string name = stripper.RealName(node.output(i));
+      if (OutputOf(node, i).empty()) continue;
+      const std::string name = stripper.RealName(OutputOf(node, i));
       copy.set_output(i, name);
-      stripper.Define(node.output(i), {.real = name, .grid = grid});
+      stripper.Define(OutputOf(node, i), {.real = name, .grid = grid});
     }
   }
   stripper.Emit(std::move(copy));

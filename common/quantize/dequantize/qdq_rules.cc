@@ -23,16 +23,17 @@ bool IsQuantize(const NodeProto& node) {
 
 absl::StatusOr<bool> Quantize(const NodeProto& node, Stripper& stripper) {
   const Grid grid = GridAt(node, 1, 2);
-  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(node.input(0), node));
+  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(InputOf(node, 0), node));
   stripper.Removed(node);
-  stripper.Define(node.output(0), {.real = Saturated(real, grid, stripper), .grid = grid});
+  stripper.Define(OutputOf(node, 0), {.real = Saturated(real, grid, stripper), .grid = grid});
   return true;
 }
 
 // Sums of products times a scale.
 absl::StatusOr<std::string> ScaledSum(const Meaning& sum, const NodeProto& node,
                                       Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const std::vector<float> scale, stripper.ConstantFloats(node.input(1), node));
+  GQ_ASSIGN_OR_RETURN(const std::vector<float> scale,
+                      stripper.ConstantFloats(InputOf(node, 1), node));
   if (scale.size() != 1 || !sum.factors.empty()) {
     return stripper.Refuse(node, "its sums have other scales than this operator undoes");
   }
@@ -43,24 +44,24 @@ absl::StatusOr<std::string> ScaledSum(const Meaning& sum, const NodeProto& node,
 }
 
 absl::StatusOr<bool> Dequantize(const NodeProto& node, Stripper& stripper) {
-  const Meaning* meaning = stripper.Find(node.input(0));
+  const Meaning* meaning = stripper.Find(InputOf(node, 0));
   std::string real;
   if (meaning != nullptr && meaning->kind == Meaning::Kind::kSum) {
     const Meaning sum = *meaning;
     GQ_ASSIGN_OR_RETURN(real, ScaledSum(sum, node, stripper));
   } else {
-    GQ_ASSIGN_OR_RETURN(real, stripper.Real(node.input(0), GridAt(node, 1, 2), node));
+    GQ_ASSIGN_OR_RETURN(real, stripper.Real(InputOf(node, 0), GridAt(node, 1, 2), node));
   }
   stripper.Removed(node);
-  stripper.Alias(node.output(0), real);
+  stripper.Alias(OutputOf(node, 0), real);
   return true;
 }
 
 // BFPQuantizeDequantize, MXQuantizeDequantize and the like: one float tensor in, one out.
 absl::StatusOr<bool> PassBy(const NodeProto& node, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(node.input(0), node));
+  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Plain(InputOf(node, 0), node));
   stripper.Removed(node);
-  stripper.Alias(node.output(0), real);
+  stripper.Alias(OutputOf(node, 0), real);
   return true;
 }
 
@@ -73,42 +74,42 @@ bool IsReduced(int64_t type) {
 absl::StatusOr<bool> CastRule(const NodeProto& node, Stripper& stripper) {
   const graph::GraphIndex& index = stripper.scope().index;
   const int64_t to = AttributeInt(node, "to", 0);
-  const Meaning* meaning = stripper.Find(node.input(0));
+  const Meaning* meaning = stripper.Find(InputOf(node, 0));
   if (meaning != nullptr && meaning->kind != Meaning::Kind::kQuantized &&
       to == TensorProto::FLOAT) {
-    stripper.Define(node.output(0), Meaning(*meaning));
+    stripper.Define(OutputOf(node, 0), Meaning(*meaning));
     return true;
   }
   if (to == TensorProto::FLOAT) {
     // The second half of a pair whose first half went.
-    const NodeProto* before = index.Producer(node.input(0));
+    const NodeProto* before = index.Producer(InputOf(node, 0));
     const bool half = before != nullptr && IsOp(*before, "Cast") &&
                       IsReduced(AttributeInt(*before, "to", 0)) &&
-                      stripper.Made(node.input(0)) == nullptr;
+                      stripper.Made(InputOf(node, 0)) == nullptr;
     if (!half) return false;
     stripper.Removed(node);
-    stripper.Alias(node.output(0), stripper.Aliased(node.input(0)));
+    stripper.Alias(OutputOf(node, 0), stripper.Aliased(InputOf(node, 0)));
     return true;
   }
   if (!IsReduced(to) || meaning != nullptr) return false;
-  const int32_t from = index.ElemType(node.input(0));
+  const int32_t from = index.ElemType(InputOf(node, 0));
   if (from != TensorProto::FLOAT && from != TensorProto::UNDEFINED) return false;
-  const bool inner = !index.IsGraphOutput(node.output(0));
-  bool pairs = inner && !index.Uses(node.output(0)).empty();
-  for (const graph::TensorUse& use : index.Uses(node.output(0))) {
+  const bool inner = !index.IsGraphOutput(OutputOf(node, 0));
+  bool pairs = inner && !index.Uses(OutputOf(node, 0)).empty();
+  for (const graph::TensorUse& use : index.Uses(OutputOf(node, 0))) {
     pairs = pairs && use.input == 0 && IsOp(index.node(use.node), "Cast") &&
             AttributeInt(index.node(use.node), "to", 0) == TensorProto::FLOAT;
   }
   if (!pairs) return false;
   stripper.Removed(node);
-  stripper.Alias(node.output(0), stripper.Aliased(node.input(0)));
+  stripper.Alias(OutputOf(node, 0), stripper.Aliased(InputOf(node, 0)));
   return true;
 }
 
 // A scalar constant among the inputs of a Mul; -1 for none.
 int ScalarInput(const NodeProto& node, const Stripper& stripper, double* value) {
   for (int i = 0; i < 2 && node.input_size() == 2; ++i) {
-    const TensorProto* tensor = stripper.Constant(node.input(i));
+    const TensorProto* tensor = stripper.Constant(InputOf(node, i));
     if (tensor == nullptr || tensor->data_type() != TensorProto::FLOAT) continue;
     const auto view = stripper.source().Data(*tensor);
     if (!view.ok() || view->size() != 1) continue;
@@ -122,13 +123,13 @@ int ScalarInput(const NodeProto& node, const Stripper& stripper, double* value) 
 bool UndoesFactor(const NodeProto& node, int data, double factor, Stripper& stripper,
                   std::string* real) {
   const graph::GraphIndex& index = stripper.scope().index;
-  const NodeProto* back = index.Producer(node.input(data));
+  const NodeProto* back = index.Producer(InputOf(node, data));
   if (back == nullptr || !IsOp(*back, "Cast")) return false;
-  const NodeProto* there = index.Producer(back->input(0));
+  const NodeProto* there = index.Producer(InputOf(*back, 0));
   if (there == nullptr || !IsOp(*there, "Cast") || !IsReduced(AttributeInt(*there, "to", 0))) {
     return false;
   }
-  const NodeProto* first = index.Producer(there->input(0));
+  const NodeProto* first = index.Producer(InputOf(*there, 0));
   if (first == nullptr || !IsOp(*first, "Mul")) return false;
   double other = 0;
   const int scalar = ScalarInput(*first, stripper, &other);
@@ -140,7 +141,7 @@ bool UndoesFactor(const NodeProto& node, int data, double factor, Stripper& stri
 // The factor that stands for the NPU's arithmetic after an average or a HardSigmoid.
 bool IsHardwareFactor(const NodeProto& node, int data, double factor, Stripper& stripper) {
   const graph::GraphIndex& index = stripper.scope().index;
-  const NodeProto* before = index.Producer(node.input(data));
+  const NodeProto* before = index.Producer(InputOf(node, data));
   if (before == nullptr || factor == 1) return false;
   double expected = 0;
   if (IsOp(*before, "HardSigmoid")) {
@@ -150,12 +151,12 @@ bool IsHardwareFactor(const NodeProto& node, int data, double factor, Stripper& 
     if (kernel.size() != 2 || kernel[0] != kernel[1]) return false;
     expected = AveragePoolFactor(kernel[0], kernel[1]);
   } else if (IsOp(*before, "GlobalAveragePool")) {
-    const auto shape = index.StaticShape(before->input(0));
+    const auto shape = index.StaticShape(InputOf(*before, 0));
     if (!shape || shape->size() != 4) return false;
     expected = AveragePoolFactor((*shape)[2], (*shape)[3]);
   } else if (IsOp(*before, "ReduceMean")) {
-    const auto from = index.StaticShape(before->input(0));
-    const auto to = index.StaticShape(before->output(0));
+    const auto from = index.StaticShape(InputOf(*before, 0));
+    const auto to = index.StaticShape(OutputOf(*before, 0));
     if (!from || !to) return false;
     int64_t all = 1, kept = 1;
     for (const int64_t dim : *from) all *= dim;
@@ -169,7 +170,7 @@ bool IsHardwareFactor(const NodeProto& node, int data, double factor, Stripper& 
 }
 
 absl::StatusOr<bool> InstanceNorm(const NodeProto& node, Stripper& stripper) {
-  NodeProto plain = graph::MakeNode("InstanceNormalization", node.name(), {}, {node.output(0)});
+  NodeProto plain = graph::MakeNode("InstanceNormalization", node.name(), {}, {OutputOf(node, 0)});
   for (const std::string& input : node.input()) {
     GQ_ASSIGN_OR_RETURN(*plain.add_input(), stripper.Plain(input, node));
   }
@@ -192,13 +193,13 @@ absl::StatusOr<bool> UndoFactor(const NodeProto& node, Stripper& stripper) {
   if (scalar < 0) return false;
   std::string real;
   if (UndoesFactor(node, 1 - scalar, factor, stripper, &real)) {
-    stripper.Alias(node.output(0), real);
+    stripper.Alias(OutputOf(node, 0), real);
     return true;
   }
-  if (stripper.Find(node.input(1 - scalar)) != nullptr) return false;
+  if (stripper.Find(InputOf(node, 1 - scalar)) != nullptr) return false;
   if (!IsHardwareFactor(node, 1 - scalar, factor, stripper)) return false;
   ++stripper.report().hardware_factors;
-  stripper.Alias(node.output(0), stripper.Aliased(node.input(1 - scalar)));
+  stripper.Alias(OutputOf(node, 0), stripper.Aliased(InputOf(node, 1 - scalar)));
   return true;
 }
 

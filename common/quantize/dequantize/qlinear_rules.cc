@@ -106,7 +106,7 @@ absl::StatusOr<bool> Rewrite(const NodeProto& node, Stripper& stripper) {
   }
   std::vector<std::string> inputs;
   if (entry.float_type == "Where") {
-    GQ_ASSIGN_OR_RETURN(std::string condition, stripper.Plain(node.input(0), node));
+    GQ_ASSIGN_OR_RETURN(std::string condition, stripper.Plain(InputOf(node, 0), node));
     inputs.push_back(std::move(condition));
   }
   for (const Operand& operand : entry.operands) {
@@ -125,12 +125,12 @@ absl::StatusOr<bool> Rewrite(const NodeProto& node, Stripper& stripper) {
     graph::RemoveAttribute("axes", &plain);
     if (!axes.empty()) {
       inputs.push_back(stripper.AddConstant(
-          StrCat(node.output(0), "_axes"),
+          StrCat(OutputOf(node, 0), "_axes"),
           graph::TensorView::Of<int64_t>({static_cast<int64_t>(axes.size())}, axes)));
     }
   }
   for (std::string& input : inputs) *plain.add_input() = std::move(input);
-  stripper.EmitQuantized(std::move(plain), node.output(0),
+  stripper.EmitQuantized(std::move(plain), OutputOf(node, 0),
                          GridAt(node, entry.scale, entry.zero_point));
   return true;
 }
@@ -140,9 +140,9 @@ absl::StatusOr<bool> Concat(const NodeProto& node, Stripper& stripper) {
   NodeProto plain = FloatNode(node, "Concat", {}, stripper);
   for (int i = 2; i + 2 < node.input_size(); i += 3) {
     GQ_ASSIGN_OR_RETURN(*plain.add_input(),
-                        stripper.Real(node.input(i), GridOf(node, {i, i + 1, i + 2}), node));
+                        stripper.Real(InputOf(node, i), GridOf(node, {i, i + 1, i + 2}), node));
   }
-  stripper.EmitQuantized(std::move(plain), node.output(0), GridAt(node, 0, 1));
+  stripper.EmitQuantized(std::move(plain), OutputOf(node, 0), GridAt(node, 0, 1));
   return true;
 }
 
@@ -153,12 +153,12 @@ absl::StatusOr<bool> Gemm(const NodeProto& node, Stripper& stripper) {
   NodeProto plain = FloatNode(node, "Gemm", {}, stripper);
   for (const Operand& operand : {data, weight}) {
     GQ_ASSIGN_OR_RETURN(*plain.add_input(),
-                        stripper.Real(node.input(operand.value), GridOf(node, operand), node));
+                        stripper.Real(InputOf(node, operand.value), GridOf(node, operand), node));
   }
   const float alpha = graph::AttributeFloat(node, "alpha", 1);
   GQ_ASSIGN_OR_RETURN(const std::string bias, Bias(node, 6, data, weight, alpha, stripper));
   if (!bias.empty()) plain.add_input(bias);
-  stripper.EmitQuantized(std::move(plain), node.output(0), GridAt(node, 7, 8));
+  stripper.EmitQuantized(std::move(plain), OutputOf(node, 0), GridAt(node, 7, 8));
   return true;
 }
 

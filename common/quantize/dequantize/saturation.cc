@@ -44,9 +44,9 @@ Bounds BoundsOfConstant(const std::string& tensor, const Stripper& stripper) {
 
 // x * x, or x to the power of an even number.
 bool IsEvenPower(const NodeProto& node, const Stripper& stripper) {
-  if (node.op_type() == "Mul") return node.input(0) == node.input(1);
+  if (node.op_type() == "Mul") return InputOf(node, 0) == InputOf(node, 1);
   if (node.op_type() != "Pow") return false;
-  const onnx::TensorProto* constant = stripper.Constant(node.input(1));
+  const onnx::TensorProto* constant = stripper.Constant(InputOf(node, 1));
   if (constant == nullptr) return false;
   const auto view = stripper.source().Data(*constant);
   return view.ok() && view->size() == 1 && std::fmod(view->At(0), 2) == 0;
@@ -90,7 +90,7 @@ Bounds BoundsOf(const std::string& tensor, const Stripper& stripper, int depth =
     bounds.up_to_six = limit(2, "max", 1e9f) <= kReluSix * 1.0001f;
     return bounds;
   }
-  if (first.contains(op)) return BoundsOf(node->input(0), stripper, depth + 1);
+  if (first.contains(op)) return BoundsOf(InputOf(*node, 0), stripper, depth + 1);
   if (!all.contains(op) && !growing.contains(op)) return {};
   Bounds bounds = {true, !growing.contains(op)};
   for (int i = op == "Where" ? 1 : 0; i < node->input_size(); ++i) {

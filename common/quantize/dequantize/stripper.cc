@@ -42,6 +42,9 @@ absl::Status Stripper::Walk(const onnx::GraphProto& source, onnx::GraphProto* ta
 
 absl::Status Stripper::Node(const NodeProto& node) {
   if (const StripRule rule = FindRule(node)) {
+    if (node.input_size() == 0 || OutputOf(node, 0).empty()) {
+      return Refuse(node, "it has no input or no output");
+    }
     GQ_ASSIGN_OR_RETURN(const bool done, rule(node, *this));
     if (done) return absl::OkStatus();
   }
@@ -104,7 +107,7 @@ absl::Status Stripper::FindMeanings(onnx::GraphProto* target) {
         const std::vector<int> passing = PassingInputs(node);
         if (std::find(passing.begin(), passing.end(), use.input) == passing.end()) return false;
         passed = true;
-        if (!Find(node.output(0), depth + 1)) return false;
+        if (!Find(OutputOf(node, 0), depth + 1)) return false;
       }
       return !grid.scale.empty();
     }

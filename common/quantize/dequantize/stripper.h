@@ -188,6 +188,15 @@ void EmitClamp(Clamp clamp, const std::string& input, const std::string& output,
 // `real`, or the output of that operator over it.
 std::string Saturated(const std::string& real, const Grid& grid, Stripper& stripper);
 
+// Input or output by position; empty when the node has fewer, which nobody checks in foreign
+// domains.
+inline std::string InputOf(const onnx::NodeProto& node, int position) {
+  return std::string(graph::InputName(node, position));
+}
+inline std::string OutputOf(const onnx::NodeProto& node, int position) {
+  return std::string(graph::OutputName(node, position));
+}
+
 // Default domain or one of the domains that hold quantized operators.
 bool IsQuantizedDomain(std::string_view domain);
 

@@ -10,6 +10,7 @@
 #include "common/graph/graph_index.h"
 #include "common/quantize/qdq_nodes.h"
 #include "common/quantize/quark_json.h"
+#include "common/quantize/spec_names.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/quark_engine.h"
 #include "server/worker/steps/stopwatch.h"
@@ -123,7 +124,8 @@ absl::StatusOr<GraphQuantizeResult> RunQuarkQuantize(const JobInputs& inputs,
                    {"config_digest", quantize::ConfigDigest(config)},
                    {"config", json::parse(result.config_json, nullptr, false)},
                    {"calibration",
-                    {{"samples", data.samples->size()},
+                    {{"method", quantize::MethodNameOf(config.activation.method)},
+                     {"samples", data.samples->size()},
                      {"source", data.source},
                      {"random", data.samples->random()}}},
                    {"tensors", TensorsOf(result.emitted)},

@@ -137,7 +137,7 @@ TEST_F(LocalRunTest, AMissedGoalReturnsTheModelAndExitCode10) {
             10)
       << out_ << err_;
   EXPECT_THAT(out_, HasSubstr("Verdict: goal not met"));
-  EXPECT_THAT(out_, HasSubstr("Try next: gq report"));
+  EXPECT_THAT(out_, HasSubstr("Try next: gq run --local --model"));
   EXPECT_GT(ReadAll(ResultFolder() / "model_quantized.onnx").size(), 0u);
 }
 

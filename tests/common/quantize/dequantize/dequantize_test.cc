@@ -365,6 +365,27 @@ TEST(Dequantize, AnOperatorWithoutAFloatFormIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("MatMulBnb4 node 'product'"));
 }
 
+// Nobody checks the inputs of operators in foreign domains.
+TEST(Dequantize, OperatorsWithoutTheirInputsGiveAModelOrAnError) {
+  for (const char* op :
+       {"QLinearAdd", "QLinearConcat", "QGemm", "QAttention", "MatMulNBits", "DynamicQuantizeLSTM",
+        "QEmbedLayerNormalization", "GatherBlockQuantized", "MatMulIntegerToFloat",
+        "DynamicQuantizeMatMul", "QuantizeLinear", "DequantizeLinear", "QLinearWhere"}) {
+    SCOPED_TRACE(op);
+    for (const char* inputs : {"", "x", "x, x", "x, x, x, x"}) {
+      auto model = TestModel("g (float[1,4] x) => (float[1,4] y) { y = com.microsoft." +
+                                 std::string(op) + "(" + inputs + ") }",
+                             17, 8, ", \"com.microsoft\" : 1");
+      const auto status = Dequantize(&model).status();
+      if (status.ok()) {
+        ExpectAllFloat(model);
+      } else {
+        EXPECT_NE(base::GetReason(status), base::Reason::kInternal) << inputs << ": " << status;
+      }
+    }
+  }
+}
+
 // Models in every scheme, quantized here from the golden vectors' float models.
 class DequantizeSchemes : public testing::TestWithParam<const char*> {};
 
