@@ -234,12 +234,9 @@ absl::Status Scheduler::HandOut(const gq::v1::SynchronizeRequest& request, int p
         if (chosen == nullptr || chosen->board.name() == step->last_board) chosen = &board;
       }
       if (chosen == nullptr) continue;
-      // A step that failed here goes to another host's board, if that comes for it soon.
-      if (chosen->board.name() == step->last_board &&
-          clock_.Now() - step->queued < kOthersFirst &&
-          std::any_of(elsewhere.begin(), elsewhere.end(), [&](const BoardRecord& board) {
-            return CanTakeNow(board, step->need, step->principal);
-          })) {
+      // A step that failed here is left to the boards of other hosts for a while, busy ones too.
+      if (chosen->board.name() == step->last_board && clock_.Now() - step->queued < kOthersFirst &&
+          AnyBoardInSight(elsewhere, step->need)) {
         continue;
       }
       claim.board = chosen->board.name();
@@ -344,8 +341,7 @@ void Scheduler::OfferAgain() {
   if (!steps.ok()) return;
   const bool any = std::any_of(steps->begin(), steps->end(), [&](const QueuedStep& step) {
     const absl::Duration age = clock_.Now() - step.queued;
-    return !step.last_board.empty() && age >= kOthersFirst &&
-           age < kOthersFirst + absl::Seconds(3);
+    return !step.last_board.empty() && age >= kOthersFirst && age < kOthersFirst + absl::Seconds(3);
   });
   if (any) hub_.Publish(kQueueTopic);
 }
