@@ -113,8 +113,8 @@ std::optional<std::vector<float>> Values(const graph::Model& model, const GraphI
 }
 
 void AddWeights(const graph::Model& reference, const GraphIndex& reference_index,
-                const graph::Model& candidate, const GraphIndex& index,
-                std::set<std::string> seen, std::vector<Entry>& entries) {
+                const graph::Model& candidate, const GraphIndex& index, std::set<std::string> seen,
+                std::vector<Entry>& entries) {
   for (const onnx::NodeProto& node : index.graph().node()) {
     if (!quantize::IsDequantizeNode(node)) continue;
     const std::string& integers = node.input(0);
