@@ -34,7 +34,7 @@ class ExploreTest : public WorkerTest {
     spec_.mutable_model()->mutable_file()->set_name("m.onnx");
     spec_.add_calibration_data()->set_name("x.npy");
     spec_.add_target_accuracy("psnr>=200");  // out of reach
-    spec_.set_atol(1e-7);  // a pass rate that does not end the search at once
+    spec_.set_atol(1e-7);                    // a pass rate that does not end the search at once
     spec_.set_rtol(1e-7);
     spec_.set_recover("none");
     spec_.set_explore(true);
