@@ -31,8 +31,8 @@ struct ChildStepRunnerOptions {
   // else is inherited.
   std::map<std::string, std::string> environment;
   // Variables that are passed on when this process has them.
-  std::vector<std::string> inherit = {"GQ_ONNXRUNTIME", "LD_LIBRARY_PATH", "TZ",
-                                      "ASAN_OPTIONS",   "UBSAN_OPTIONS",   "TSAN_OPTIONS"};
+  std::vector<std::string> inherit = {"GQ_ONNXRUNTIME", "GQ_PLUGINS",    "LD_LIBRARY_PATH", "TZ",
+                                      "ASAN_OPTIONS",   "UBSAN_OPTIONS", "TSAN_OPTIONS"};
   // From SIGTERM to SIGKILL.
   absl::Duration kill_delay = absl::Seconds(10);
 };
