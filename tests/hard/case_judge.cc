@@ -305,7 +305,8 @@ class Judge {
 
   void Quantized(const json& check) {
     for (const auto& [op, wanted] : check.at("ops").items()) {
-      const auto& [floats, integers] = Families().at(op);
+      const Names& floats = Families().at(op).first;
+      const Names& integers = Families().at(op).second;
       const auto count = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto* node) {
         return integers.contains(node->op_type()) ||
                (floats.contains(node->op_type()) && IsFed(*node));
