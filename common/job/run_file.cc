@@ -116,7 +116,7 @@ class Reader {
       if (step.node->entries.size() != 1) {
         return step.Error("a step is a mapping of one key: graph_optimize or graph_quantize");
       }
-      const std::string& name = step.node->entries[0].first.text;
+      const std::string& name = step.node->entries[0].key.text;
       const YamlPlace body = step.At(name);
       if (name == "graph_optimize") {
         if (optimizes_) return body.Error("graph_optimize stands here twice");

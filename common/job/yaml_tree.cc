@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <sstream>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -105,7 +106,7 @@ class Builder : public YAML::EventHandler {
       return;
     }
     if (level.has_key) {
-      level.node.entries.emplace_back(std::move(level.key), std::move(node));
+      level.node.entries.push_back({std::move(level.key), std::move(node)});
       level.has_key = false;
       return;
     }

@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace gq::job {
+
+struct YamlEntry;
 
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
@@ -19,10 +20,16 @@ struct YamlNode {
   bool quoted = false;  // a quoted scalar is text whatever it looks like
   int line = 0;         // from 1
   int column = 0;
-  std::vector<YamlNode> items;                         // kList
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // kMap; keys are scalars, each once
-  const YamlNode* Find(std::string_view key) const;    // kMap; null when absent
+  std::vector<YamlNode> items;                       // kList
+  std::vector<YamlEntry> entries;                    // kMap; keys are scalars, each once
+  const YamlNode* Find(std::string_view key) const;  // kMap; null when absent
 };
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
+};
+
 std::string_view YamlKindName(YamlNode::Kind kind);  // "nothing", "a value", "a list", "a mapping"
 
 inline constexpr size_t kMaxYamlBytes = 1 << 20;
