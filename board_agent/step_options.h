@@ -20,8 +20,8 @@ std::string CompileKey(const gq::v1::JobSpec& spec);
 inline constexpr char kFloatCompile[] = "compile_float";
 
 // The job's model as a binary file with the shapes that --input-shape and a batch of 1 give its
-// inputs: a file in `folder`, or `model` itself when nothing changes. Results of earlier steps are static already.
-// Fails with kInvalidFlag and as LoadModel and SaveModel do.
+// inputs: a file in `folder`, or `model` itself when nothing changes. Results of earlier steps are
+// static already. Fails with kInvalidFlag and as LoadModel and SaveModel do.
 absl::StatusOr<std::filesystem::path> PinnedModel(const gq::v1::JobSpec& spec,
                                                   const std::filesystem::path& model,
                                                   const std::filesystem::path& folder);

@@ -178,6 +178,7 @@ std::string DescribeBoards(std::span<const BoardRecord> boards) {
   }
   if (devices.empty()) return "no board is registered";
   std::vector<std::string> parts;
+  parts.reserve(devices.size());
   for (const auto& [device, schemes] : devices) {
     parts.push_back(schemes.empty() ? device : StrCat(device, " (", schemes, ")"));
   }
