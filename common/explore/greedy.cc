@@ -2,7 +2,6 @@
 #include <map>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
 #include "common/calibrate/calibrate.h"
 #include "common/explore/run.h"
 #include "common/explore/stopping_rule.h"
@@ -12,8 +11,6 @@
 namespace gq::explore {
 namespace {
 
-using base::StrCat;
-
 // Compute layers, the one with the largest mean of max|activation| over the calibration samples
 // first; equal ones in graph order.
 absl::StatusOr<std::vector<std::string>> RankByDynamicRange(const Problem& problem,
@@ -21,6 +18,7 @@ absl::StatusOr<std::vector<std::string>> RankByDynamicRange(const Problem& probl
                                                             base::Reporter& reporter) {
   const graph::GraphIndex index(problem.float_model.graph());
   std::vector<calibrate::TensorRequest> requests;
+  requests.reserve(layers.size());
   for (const std::string& layer : layers) {
     requests.push_back({.name = index.FindNode(layer)->output(0)});
   }
