@@ -33,6 +33,7 @@ ProgramRun RunProgram(const std::vector<std::string>& arguments,
                       const std::filesystem::path& folder) {
   std::vector<std::string> copies = arguments;
   std::vector<char*> pointers;
+  pointers.reserve(copies.size() + 1);
   for (auto& argument : copies) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   const std::string where = folder.string();
