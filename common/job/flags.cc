@@ -179,8 +179,8 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
   if (!request.local.run_file.empty()) {
     GQ_ASSIGN_OR_RETURN(const RunFile file,
                         ReadRunFile(request.local.run_file, request.local.detail_file));
-    GQ_RETURN_IF_ERROR(
-        ApplyRunFile(file, [this](std::string_view name) { return Given(name); }, request));
+    GQ_RETURN_IF_ERROR(ApplyRunFile(
+        file, [this](std::string_view name) { return Given(name); }, request));
     // A verb of gq-worker says itself what is done.
     if (program_ == Program::kWorker) request.spec.set_kind(KindOfVerb(verb_));
   } else if (!request.local.detail_file.empty()) {

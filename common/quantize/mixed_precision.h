@@ -12,8 +12,9 @@
 namespace gq::quantize {
 
 // Leaves `nodes` in `precision` (BFLOAT16 or FLOAT16). kFloat: they are excluded, so the file holds
-// them in float32 and the compiler converts them (float_precision); standard Q/DQ. kCast: overrides with Cast pairs
-// at the borders, and the options that this form needs. Adds to what the configuration has.
+// them in float32 and the compiler converts them (float_precision); standard Q/DQ. kCast: overrides
+// with Cast pairs at the borders, and the options that this form needs. Adds to what the
+// configuration has.
 void PromoteNodes(std::span<const std::string> nodes, ElementType precision, MixedForm form,
                   QuantizeConfig* config);
 

@@ -5,7 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/status.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::agent {
 namespace {
@@ -21,7 +21,7 @@ class AgentConfigTest : public testing::Test {
     EXPECT_TRUE(base::WriteFileAtomically(path, text).ok());
     return ReadConfigFile(path, config_);
   }
-  rpc::TempFolder folder_;
+  tests::TemporaryFolder folder_;
   AgentConfig config_;
 };
 

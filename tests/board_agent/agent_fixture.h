@@ -19,7 +19,7 @@
 #include "common/graph/model.h"
 #include "common/rpc/blob_client.h"
 #include "tests/common/rpc/fake_server.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::agent {
 
@@ -96,7 +96,7 @@ class GqAgentTest : public testing::Test {
     return lease;
   }
 
-  rpc::TempFolder folder_;
+  tests::TemporaryFolder folder_;
   rpc::FakeServer server_{folder_.path()};
   pid_t pid_ = -1;
 };

@@ -7,12 +7,12 @@
 
 #include "common/runtime/data_set.h"
 #include "common/runtime/data_shapes.h"
-#include "tests/common/runtime/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::fuzz {
 
 void ReadAsData(std::span<const uint8_t> bytes, const std::string& name) {
-  static const runtime::TempFolder folder;
+  static const tests::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / name;
   {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);

@@ -21,7 +21,7 @@
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 #include "server/service.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 
@@ -171,7 +171,7 @@ class ServiceTest : public testing::Test {
     return Sync(request);
   }
 
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   base::SystemClock clock_;
   ServiceOptions options_;
   std::unique_ptr<Service> service_;

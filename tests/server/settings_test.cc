@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -27,7 +27,7 @@ class SettingsTest : public testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(SettingsTest, DefaultsAreThoseOfTheManual) {

@@ -25,8 +25,8 @@ struct RecoverOptions {
 absl::StatusOr<RecoverOptions> ParseRecover(std::string_view text);
 
 // As Quantize, then the passes. Each is kept only when, on calibration samples that no pass fits
-// on, it raises the mean signal-to-noise ratio over the outputs and no output loses against the model
-// without recovery by more than chance explains. The report gets "recovery": {"before_db",
+// on, it raises the mean signal-to-noise ratio over the outputs and no output loses against the
+// model without recovery by more than chance explains. The report gets "recovery": {"before_db",
 // "after_db", "outputs_before_db", "outputs_db", "fit_samples", "held_out_samples", "passes":
 // [{"name", "changed", "gain_db", "standard_error_db", "kept", "seconds"}], "seconds"}.
 // Deterministic. Errors as Quantize's; a pass that fails is left out with a warning.

@@ -101,15 +101,13 @@ absl::StatusOr<json> CompilerJson(const gq::v1::JobSpec& spec, const graph::Anal
     GQ_RETURN_IF_ERROR(compile::ApplyOption(text, spec.consent(), options));
   }
   if (spec.edge_quant() != "auto") {
-    GQ_ASSIGN_OR_RETURN(const compile::EdgeQuant edge,
-                        compile::ParseEdgeQuant(spec.edge_quant()));
+    GQ_ASSIGN_OR_RETURN(const compile::EdgeQuant edge, compile::ParseEdgeQuant(spec.edge_quant()));
     GQ_RETURN_IF_ERROR(compile::ApplyEdgeQuant(edge, spec.consent(), options));
   }
   GQ_RETURN_IF_ERROR(compile::CheckOptions(options));
   const std::string config = compile::FormatVitisaiConfig(options);
-  log.Info("Analyze",
-           StrCat("compiler class ", compile::ModelClassName(classification.model_class), ": ",
-                  base::StrJoin(classification.reasons, "; ")));
+  log.Info("Analyze", StrCat("compiler class ", compile::ModelClassName(classification.model_class),
+                             ": ", base::StrJoin(classification.reasons, "; ")));
   return json{{"class", compile::ModelClassName(classification.model_class)},
               {"reasons", classification.reasons},
               {"options", compile::OptionsJson(options)},

@@ -6,7 +6,7 @@
 
 #include "benchmark/benchmark.h"
 #include "server/ledger/sqlite_ledger.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -20,7 +20,7 @@ NewJob SmallJob() {
 }
 
 struct Fixture {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   base::SystemClock clock;
   std::unique_ptr<SqliteLedger> ledger =
       SqliteLedger::Open(folder.path() / "ledger.db", clock).value();

@@ -80,7 +80,7 @@ TEST(LoadTest, TextNestedTooDeepIsRefused) {
 }
 
 TEST(LoadTest, FilesThatAreNoModels) {
-  const TempFolder folder;
+  const ModelFolder folder;
   EXPECT_EQ(ReasonOf(LoadModel(folder.path() / "none.onnx").status()), Reason::kFileNotFound);
   EXPECT_EQ(ReasonOf(LoadModel(folder.path()).status()), Reason::kFileUnreadable);
   EXPECT_EQ(ReasonOf(LoadModel(folder.Write("empty.onnx", "")).status()), Reason::kModelInvalid);
@@ -387,7 +387,7 @@ TEST(ExternalDataTest, ReadsAlignedAndUnalignedParts) {
   const std::vector<float> values(16 * 32, 0.5f);
   const std::string bytes(reinterpret_cast<const char*>(values.data()), 2048);
   for (const int offset : {0, 64, 3}) {
-    const TempFolder folder;
+    const ModelFolder folder;
     folder.Write("w.bin", std::string(offset, 'x') + bytes);
     const auto path = folder.Write(
         "m.onnx", ExternalProto("w.bin", std::to_string(offset), "2048").SerializeAsString());
@@ -400,9 +400,9 @@ TEST(ExternalDataTest, ReadsAlignedAndUnalignedParts) {
 }
 
 TEST(ExternalDataTest, FilesOutsideTheFolderAreRefused) {
-  const TempFolder outside;
+  const ModelFolder outside;
   outside.Write("w.bin", std::string(2048, '\0'));
-  const TempFolder folder;
+  const ModelFolder folder;
   std::filesystem::create_symlink(outside.path() / "w.bin", folder.path() / "link.bin");
   for (const std::string& location :
        {std::string("/etc/passwd"), "../" + outside.path().filename().string() + "/w.bin",
@@ -413,7 +413,7 @@ TEST(ExternalDataTest, FilesOutsideTheFolderAreRefused) {
 }
 
 TEST(ExternalDataTest, SizesThatDoNotFitAreRefused) {
-  const TempFolder folder;
+  const ModelFolder folder;
   folder.Write("w.bin", std::string(2048, '\0'));
   const std::pair<const char*, const char*> cases[] = {{"1", ""},   {"0", "2047"},
                                                        {"-1", ""},  {"9223372036854775807", ""},
@@ -437,7 +437,7 @@ TEST(ExternalDataTest, MemoryHasNoFilesBesideIt) {
 TEST(SaveTest, RoundTripsInBothLayouts) {
   const auto model = LoadModelFromBytes(WeightProto().SerializeAsString(), "m.onnx");
   ASSERT_TRUE(model.ok()) << model.status();
-  const TempFolder folder;
+  const ModelFolder folder;
   for (const DataLayout layout : {DataLayout::kInline, DataLayout::kExternalFile}) {
     const auto path = folder.path() / "saved.onnx";
     ASSERT_TRUE(SaveModel(*model, path, {.layout = layout}).ok());
@@ -450,7 +450,7 @@ TEST(SaveTest, RoundTripsInBothLayouts) {
 }
 
 TEST(SaveTest, FailureLeavesTheOldFile) {
-  const TempFolder folder;
+  const ModelFolder folder;
   const auto path = folder.path() / "no" / "such" / "m.onnx";
   const auto model = LoadModelFromBytes(WeightProto().SerializeAsString(), "m.onnx");
   EXPECT_EQ(ReasonOf(SaveModel(*model, path)), Reason::kFileUnwritable);

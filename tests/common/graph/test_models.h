@@ -15,6 +15,7 @@
 #include "common/runtime/session.h"
 #include "gtest/gtest.h"
 #include "onnx/defs/parser.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::graph {
 
@@ -100,22 +101,13 @@ inline void ExpectNear(const std::vector<float>& a, const std::vector<float>& b,
   }
 }
 
-// A folder of its own that goes with the object.
-class TempFolder {
+// A folder for model files.
+class ModelFolder : public tests::TemporaryFolder {
  public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gq_graph_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
   std::filesystem::path Write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
+    std::ofstream(path() / name, std::ios::binary) << bytes;
+    return path() / name;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline base::Reason ReasonOf(const absl::Status& status) {

@@ -16,7 +16,7 @@
 #include "common/rpc/blob_client.h"
 #include "common/rpc/step_layout.h"
 #include "tests/common/rpc/fake_server.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -125,7 +125,7 @@ class AgentSessionTest : public testing::Test {
     server_.Start();
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   FakeServer server_{folder_.path()};
   std::unique_ptr<FunctionRunner> runner_;
   std::unique_ptr<AgentSession> session_;

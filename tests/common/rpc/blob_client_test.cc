@@ -6,7 +6,7 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "tests/common/rpc/fake_server.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -28,7 +28,7 @@ class BlobClientTest : public testing::Test {
     return path;
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   FakeServer server_{folder_.path()};
   BlobClient client_{server_.Connect()};
 };

@@ -7,7 +7,7 @@
 #include "common/rpc/backoff.h"
 #include "gq/v1/agent_service.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -40,7 +40,7 @@ TEST(ChannelTest, SendsNoTokenInClearTextToAnotherHost) {
 }
 
 TEST(ChannelTest, TokenFilesAreChecked) {
-  TempFolder folder;
+  tests::TemporaryFolder folder;
   ChannelOptions options;
   options.address = "127.0.0.1:7443";
   options.token_file = folder.path() / "token";
@@ -65,7 +65,7 @@ class TokenService : public gq::v1::AgentService::Service {
 };
 
 TEST(ChannelTest, ATokenThatChangesOnDiskIsUsedFromThenOn) {
-  TempFolder folder;
+  tests::TemporaryFolder folder;
   TokenService service;
   const std::string address = "unix:" + (folder.path() / "s").string();
   grpc::ServerBuilder builder;

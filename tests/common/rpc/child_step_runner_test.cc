@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/rpc/backoff.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -68,7 +68,7 @@ class ChildStepRunnerTest : public testing::Test {
     return runner.Run(lease, work_, events_, std::move(stop));
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   std::filesystem::path work_ = folder_.path() / "work";
   ChildStepRunnerOptions options_;
   RecordedEvents events_;

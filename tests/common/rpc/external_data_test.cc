@@ -5,7 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/status.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -38,7 +38,7 @@ class ExternalDataTest : public testing::Test {
     EXPECT_TRUE(base::WriteFileAtomically(folder_.path() / name, content).ok());
     return ListExternalDataFiles(folder_.path() / name);
   }
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(ExternalDataTest, FindsTensorsWhereverTheyAre) {

@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "common/rpc/status_mapping.h"
 #include "grpcpp/grpcpp.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -86,7 +86,7 @@ class LogTailTest : public testing::Test {
         options_);
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   FakeLogService service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<Channel> channel_;

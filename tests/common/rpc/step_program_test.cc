@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "google/protobuf/any.pb.h"
 #include "google/rpc/status.pb.h"
-#include "tests/common/rpc/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::rpc {
 namespace {
@@ -37,7 +37,7 @@ class StepProgramTest : public testing::Test {
         base::WriteFileAtomically(folder_.path() / "lease.pb", lease_.SerializeAsString()).ok());
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   gq::v1::Lease lease_;
 };
 

@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/runtime/npy.h"
 #include "common/runtime/npz.h"
-#include "tests/common/runtime/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::runtime {
 namespace {
@@ -62,7 +62,7 @@ class DataSetTest : public testing::Test {
     return DataSet::Open(paths, specs_, options);
   }
 
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
   std::vector<InputSpec> specs_ = {{"x", onnx::TensorProto::FLOAT, {1, 2, 3}}};
 };
 

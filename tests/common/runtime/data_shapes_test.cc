@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "common/runtime/npy.h"
 #include "common/runtime/npz.h"
-#include "tests/common/runtime/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::runtime {
 namespace {
@@ -28,7 +28,7 @@ class DataShapesTest : public testing::Test {
   static auto Shapes(const std::vector<fs::path>& paths, const std::vector<OpenInput>& inputs) {
     return ShapesOfData(paths, inputs);
   }
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(DataShapesTest, SamplesStackedAlongTheBatch) {

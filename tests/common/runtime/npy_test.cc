@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "common/base/status.h"
-#include "tests/common/runtime/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::runtime {
 namespace {
@@ -43,7 +43,7 @@ class NpyTest : public testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(NpyTest, RowsOfAnArray) {

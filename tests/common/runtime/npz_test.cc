@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "common/base/status.h"
-#include "tests/common/runtime/temp_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::runtime {
 namespace {
@@ -46,7 +46,7 @@ class NpzTest : public testing::Test {
     bytes << file.rdbuf();
     return bytes.str();
   }
-  TempFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(NpzTest, WrittenArchivesAreReadBack) {

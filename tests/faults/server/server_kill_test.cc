@@ -15,7 +15,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "tests/faults/server/server_process.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -140,7 +140,7 @@ class ServerKill : public testing::Test {
     }
   }
 
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   ServerProcess server_{folder_.path() / "data"};
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<gq::v1::JobService::Stub> jobs_;

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/ledger/sqlite_ledger.h"
 #include "tests/server/manual_clock.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -69,7 +69,7 @@ TEST(Authenticator, RolesIncludeTheLesserOnesButAgentsStandApart) {
 }
 
 TEST(Authenticator, AdminTokenIsMadeOnceAndForItsOwnerOnly) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ManualClock clock;
   auto ledger = *SqliteLedger::Open(folder.path() / "ledger.db", clock);
   ASSERT_TRUE(EnsureAdminToken(folder.path(), *ledger).ok());

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "server/ledger/sqlite_ledger.h"
 #include "tests/server/manual_clock.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -47,7 +47,7 @@ class BlobStoreTest : public testing::Test {
     return folder_.path() / "blobs" / "sha256" / hex.substr(0, 2) / hex;
   }
 
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   ManualClock clock_;
   std::unique_ptr<SqliteLedger> ledger_ =
       SqliteLedger::Open(folder_.path() / "ledger.db", clock_).value();

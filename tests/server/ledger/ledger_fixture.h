@@ -10,7 +10,7 @@
 #include "server/ledger/ledger.h"
 #include "server/ledger/sqlite_ledger.h"
 #include "tests/server/manual_clock.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 
@@ -104,7 +104,7 @@ class LedgerTest : public testing::TestWithParam<LedgerFactory> {
 
   gq::v1::Job Get(const std::string& id) { return ledger_->GetJob(id).value_or(gq::v1::Job()); }
 
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   ManualClock clock_;
   std::unique_ptr<Ledger> ledger_;
 };

@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "gtest/gtest.h"
 #include "tests/server/manual_clock.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -19,7 +19,7 @@ constexpr int64_t kMany = 1 << 20;
 
 class LogStoreTest : public testing::Test {
  protected:
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   ManualClock clock_;
   LogStore logs_{folder_.path(), kMany, clock_};
 };

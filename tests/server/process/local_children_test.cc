@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/process/service_notify.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -80,7 +80,7 @@ TEST(LocalChildren, MissingProgramDoesNotStopTheOthers) {
 
 TEST(LocalChildren, DrainLetsThemFinishAndStartsNoneAgain) {
   Ends ends;
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string ready = (folder.path() / "ready").string();
   LocalChildren children(
       {Shell("a", "trap 'exit 0' TERM; touch " + ready + "; while :; do sleep 0.01; done")},
@@ -94,7 +94,7 @@ TEST(LocalChildren, DrainLetsThemFinishAndStartsNoneAgain) {
 
 TEST(LocalChildren, StopKillsThoseWhoDoNotListen) {
   Ends ends;
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string ready = (folder.path() / "ready").string();
   LocalChildren children(
       {Shell("a", "trap '' TERM; touch " + ready + "; while :; do sleep 0.01; done")},
@@ -107,7 +107,7 @@ TEST(LocalChildren, StopKillsThoseWhoDoNotListen) {
 }
 
 TEST(LocalChildren, ChildrenDieWithTheirServer) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string file = (folder.path() / "pid").string();
   const pid_t server = fork();
   ASSERT_GE(server, 0);
@@ -134,7 +134,7 @@ TEST(LocalChildren, ChildrenDieWithTheirServer) {
 }
 
 TEST(ServiceNotify, MessageArrivesAtTheSocket) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string path = (folder.path() / "notify").string();
   const int server = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};

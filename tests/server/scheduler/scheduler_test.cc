@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "server/ledger/sqlite_ledger.h"
 #include "tests/server/manual_clock.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -83,7 +83,7 @@ class SchedulerTest : public testing::Test {
     return job;
   }
 
-  TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   ManualClock clock_;
   std::unique_ptr<SqliteLedger> ledger_ =
       SqliteLedger::Open(folder_.path() / "ledger.db", clock_).value();
