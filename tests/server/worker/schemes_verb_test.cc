@@ -113,11 +113,13 @@ TEST_F(SchemesVerbTest, WhatFallsBackFromInt4IsSaid) {
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("1 layer has 8 bits: a convolution takes no int4"));
   bool said = false;
-  for (const auto& layer : Report()["graph_quantize"]["layers"]) {
+  const auto report = Report();
+  const auto& layers = report.at("graph_quantize").at("layers");
+  for (const auto& layer : layers) {
     if (layer["op"] != "Conv") continue;
     said = layer["reason"] == "8 bits: a convolution takes no int4" && layer["precision"] == "int8";
   }
-  EXPECT_TRUE(said) << Report()["graph_quantize"]["layers"];
+  EXPECT_TRUE(said) << layers;
 }
 
 TEST_F(SchemesVerbTest, MistakesAreRefusedWithWhatIsLegal) {
