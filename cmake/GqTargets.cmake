@@ -13,8 +13,9 @@
 #       case. Tests run in the root of the source tree; GQ_BIN_DIR names the folder of the programs.
 #       The label is the folder's: integration, faults, unit-engine (what gq_engine_tests builds) or
 #       unit.
-#   gq_fuzz(<name> SOURCES <files> [DEPS <targets>] [CORPUS <folder>])
-#       libFuzzer target gq_<name>_fuzz, in the fuzz preset only. A short run over the corpus is a test.
+#   gq_fuzz(<name> SOURCES <files> CORPUS <folder> MUTATIONS <count> [DEPS <targets>])
+#       libFuzzer target gq_<name>_fuzz in the fuzz preset. With other sanitizers a test that reads
+#       the corpus and so many random changes of it.
 #   gq_bench(<name> SOURCES <files> [DEPS <targets>])
 #       Google Benchmark program gq_<name>_bench, where the library is installed.
 #
@@ -302,10 +303,10 @@ function(gq_test part)
 endfunction()
 
 function(gq_fuzz name)
-  if(NOT GQ_SANITIZE MATCHES "fuzzer")
+  if(NOT GQ_SANITIZE OR NOT GQ_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "CORPUS;MUTATIONS" "SOURCES;DEPS" ${ARGN})
   gq_incomplete(gq_${name}_fuzz incomplete ${arg_DEPS})
   if(incomplete)
     return()
@@ -314,12 +315,20 @@ function(gq_fuzz name)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_DEPS})
   gq_executable_of_own_code(${target})
-  target_link_options(${target} PRIVATE -fsanitize=fuzzer)
-  if(arg_CORPUS)
-    add_test(NAME fuzz.${name}
-      COMMAND ${target} -runs=0 "${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS}")
+  set(corpus "${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS}")
+  if(GQ_SANITIZE MATCHES "fuzzer")
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME fuzz.${name} COMMAND ${target} -runs=0 "${corpus}")
     set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz)
+    return()
   endif()
+  target_sources(${target} PRIVATE "${CMAKE_SOURCE_DIR}/tests/fuzz/mutation_main.cc")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${name}")
+  file(MAKE_DIRECTORY "${folder}")
+  add_test(NAME fuzz.${name} COMMAND ${target} "${corpus}" ${arg_MUTATIONS}
+    WORKING_DIRECTORY "${folder}")
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS unit-engine TIMEOUT 120)
+  add_dependencies(gq_engine_tests ${target})
 endfunction()
 
 function(gq_bench name)
