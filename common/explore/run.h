@@ -22,6 +22,7 @@ class Run {
   Run(const Problem& problem, CandidateMaker& maker, const std::vector<IterationRecord>& earlier,
       Journal& journal, base::Reporter& reporter);
 
+  // Makes a candidate; called until the run ends, so it refers to nothing of a strategy.
   using Make = std::function<absl::StatusOr<Candidate>()>;
   struct Tried {
     Figures figures;

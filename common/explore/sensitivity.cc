@@ -71,7 +71,7 @@ class SensitivitySearch {
     start_row_ = run_.rows();
     if (problem_.recover.passes.empty()) return absl::OkStatus();
     const std::string name = "without recovery";
-    const explore::Run::Make make = Once([this] { return maker_.Plain({}); });
+    const explore::Run::Make make = Once([&maker = maker_] { return maker.Plain({}); });
     GQ_ASSIGN_OR_RETURN(const auto plain, run_.Try("preset", name, check_samples_, make));
     const std::string again = "start, few samples";
     GQ_ASSIGN_OR_RETURN(const auto few, run_.Try("preset", again, check_samples_, start.make));
@@ -266,8 +266,8 @@ class SensitivitySearch {
   }
 
   explore::Run::Make FromSource(const std::vector<std::string>& nodes) const {
-    if (plain_) return [this, nodes] { return maker_.Plain(nodes); };
-    return [this, nodes] { return maker_.FromStart(nodes); };
+    if (plain_) return [&maker = maker_, nodes] { return maker.Plain(nodes); };
+    return [&maker = maker_, nodes] { return maker.FromStart(nodes); };
   }
 
   // The first `count` regions of the path, on few samples.
@@ -290,7 +290,8 @@ class SensitivitySearch {
     const explore::Run::Make from_start = FromSource(nodes);
     if (problem_.recover.passes.empty() || run_.OutOfTime()) return from_start;
     const std::vector<std::string> all = FloatNodesOf(LayersOf(count));
-    const explore::Run::Make recovered = Once([this, all] { return maker_.Recovered(all); });
+    const explore::Run::Make recovered =
+        Once([&maker = maker_, all] { return maker.Recovered(all); });
     const std::string name = StrCat("the ", count, " most damaging regions, recovered again");
     GQ_ASSIGN_OR_RETURN(const auto tried, run_.Try("sensitivity", name, check_samples_, recovered));
     const auto before = checked_.find(count);
