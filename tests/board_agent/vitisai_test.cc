@@ -10,6 +10,7 @@
 #include "onnx/onnx_pb.h"
 #include "tests/board_agent/agent_fixture.h"
 #include "tests/board_agent/ssh_server.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::agent {
 namespace {
@@ -288,7 +289,7 @@ TEST(VartFilesTest, ReadsTheTimeOnly) {
 }
 
 TEST(VartFilesTest, OutputsMustHaveTheirSize) {
-  rpc::TempFolder folder;
+  tests::TemporaryFolder folder;
   const runtime::Tensor input = runtime::Tensor::Of<float>({2}, std::vector<float>{1, 2});
   ASSERT_TRUE(WriteVartFiles(folder.path(), "m", {"x"}, {input}).ok());
   const fs::path outputs = folder.path() / "results/outputs";
