@@ -13,6 +13,7 @@
 #include "server/ledger/data_folder.h"
 #include "server/ledger/schema.h"
 #include "tests/server/ledger/ledger_fixture.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::server {
 namespace {
@@ -21,7 +22,7 @@ using base::GetReason;
 using base::Reason;
 
 TEST(SqliteLedger, NewerFileIsRefused) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ManualClock clock;
   const auto file = folder.path() / "ledger.db";
   ASSERT_TRUE(SqliteLedger::Open(file, clock).ok());
@@ -31,7 +32,7 @@ TEST(SqliteLedger, NewerFileIsRefused) {
 }
 
 TEST(SqliteLedger, StrangeFilesAreRefused) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ManualClock clock;
   const auto text = folder.path() / "text.db";
   std::ofstream(text) << std::string(4096, 'x');
@@ -43,7 +44,7 @@ TEST(SqliteLedger, StrangeFilesAreRefused) {
 }
 
 TEST(SqliteLedger, DataFolderHasOneServer) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   auto first = DataFolder::Open(folder.path() / "data");
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(GetReason(DataFolder::Open(folder.path() / "data").status()),
@@ -53,7 +54,7 @@ TEST(SqliteLedger, DataFolderHasOneServer) {
 }
 
 TEST(SqliteLedger, BackupIsAWholeLedger) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ManualClock clock;
   auto ledger = *SqliteLedger::Open(folder.path() / "ledger.db", clock);
   const std::string id = ledger->CreateJob(TwoSteps())->id();
@@ -67,7 +68,7 @@ TEST(SqliteLedger, BackupIsAWholeLedger) {
 }
 
 TEST(SqliteLedger, ConcurrentSubmitsAreAllStored) {
-  TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ManualClock clock;
   auto ledger = *SqliteLedger::Open(folder.path() / "ledger.db", clock);
   constexpr int kThreads = 8, kEach = 25;
@@ -128,7 +129,7 @@ class CrashPoint : public testing::TestWithParam<const char*> {};
 
 TEST_P(CrashPoint, NothingAcknowledgedIsLost) {
   for (int kill_at : {2, 3, 4, 5, 17, 30}) {
-    TemporaryFolder folder;
+    tests::TemporaryFolder folder;
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) WriteUntilKilled(folder.path(), GetParam(), kill_at);
