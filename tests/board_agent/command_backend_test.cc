@@ -40,7 +40,7 @@ class CommandBackendTest : public GqAgentTest {
     lease.mutable_spec()->set_device("");
     return lease;
   }
-  gq::v1::BoardReport Board() { return server_.agents.last_request().boards(0); }
+  gq::v1::BoardReport Board() { return server_.agents.CheckedBoard(); }
 };
 
 TEST_F(CommandBackendTest, TheExampleCompilesAndRuns) {

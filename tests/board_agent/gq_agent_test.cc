@@ -49,6 +49,7 @@ TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
   server_.agents.Add(CompileLease("a"));
   Start();
   ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  server_.agents.CheckedBoard();
   const gq::v1::SynchronizeRequest request = server_.agents.last_request();
   EXPECT_THAT(request.capabilities(), ElementsAre("compile:onnxruntime", "compile:sim",
                                                   "exec:ve2-sim", "exec:xnnpack-cpu"));

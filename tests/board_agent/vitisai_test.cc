@@ -73,7 +73,7 @@ class VitisaiTest : public GqAgentTest {
     return Result("run");
   }
 
-  gq::v1::BoardReport Board() { return server_.agents.last_request().boards(0); }
+  gq::v1::BoardReport Board() { return server_.agents.CheckedBoard(); }
 };
 
 TEST_F(VitisaiTest, CompilesAndRunsWithTheProvider) {

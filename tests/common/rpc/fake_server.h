@@ -80,6 +80,17 @@ class FakeAgentService : public gq::v1::AgentService::Service {
   bool WaitForResult(const std::string& id) {
     return WaitFor(id, [](const State& state) { return !state.results.empty(); });
   }
+  // The last report of the agent's first board with the outcome of a health check, which runs
+  // beside the steps; the last report of any kind after ten seconds.
+  gq::v1::BoardReport CheckedBoard() {
+    absl::MutexLock lock(&mutex_);
+    const auto checked = [&] {
+      return last_request_.boards_size() > 0 &&
+             last_request_.boards(0).health() != gq::v1::BOARD_HEALTH_UNSPECIFIED;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&checked), absl::Seconds(10));
+    return last_request_.boards_size() > 0 ? last_request_.boards(0) : gq::v1::BoardReport();
+  }
   // So many answers get lost after the server has acted.
   void LoseAnswers(int synchronize, int append_log) {
     absl::MutexLock lock(&mutex_);

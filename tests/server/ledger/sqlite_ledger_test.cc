@@ -73,6 +73,7 @@ TEST(SqliteLedger, ConcurrentSubmitsAreAllStored) {
   auto ledger = *SqliteLedger::Open(folder.path() / "ledger.db", clock);
   constexpr int kThreads = 8, kEach = 25;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> refused = 0;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
