@@ -40,7 +40,7 @@ class GqAgentTest : public testing::Test {
   // With the boards of a fresh server.
   void Start(std::vector<std::string> extra = {}) {
     extra.emplace_back("--sim-boards");
-    StartWith(std::move(extra));
+    StartWith(extra);
   }
   void StartWith(const std::vector<std::string>& extra) {
     std::vector<std::string> arguments = {
@@ -48,6 +48,7 @@ class GqAgentTest : public testing::Test {
         "--name",  "agent-1", "--state-dir", (folder_.path() / "agent").string()};
     arguments.insert(arguments.end(), extra.begin(), extra.end());
     std::vector<char*> pointers;
+    pointers.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
     pid_ = ::fork();

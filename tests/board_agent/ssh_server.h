@@ -82,7 +82,7 @@ class SshServer {
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = Address(0);
     socklen_t size = sizeof address;
-    ::bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
     ::close(fd);
     return ntohs(address.sin_port);

@@ -21,8 +21,6 @@ using rpc::FakeAgentService;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsSupersetOf;
-using testing::Not;
 
 class VitisaiTest : public GqAgentTest {
  protected:
