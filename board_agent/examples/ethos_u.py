@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Frame of a harness for Arm Ethos-U boards (docs/harness.md): converter, vela, runner.
+"""Harness for Arm Ethos-U (docs/harness.md): qdq_to_tflite.py, vela, and a lab's own runner.
 
 Options of the board (each a command; words in braces are replaced):
   x.converter  from the quantized ONNX file to TFLite: "convert {onnx} {tflite}"
+               [qdq_to_tflite.py beside this file, which keeps integers and scales]
   x.vela       the compiler [vela]
   x.vela_args  its arguments ["--accelerator-config ethos-u55-128"]
   x.runner     runs a model: "runner {model} {inputs} {outputs}"; prints INFERENCE_MS x for each
@@ -10,6 +11,7 @@ Options of the board (each a command; words in braces are replaced):
 """
 import csv
 import glob
+import importlib.util
 import json
 import os
 import re
@@ -40,13 +42,26 @@ def execute(command, reason, **words):
     return done.stdout
 
 
+def converter(request):
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "qdq_to_tflite.py")
+    return option(request, "converter") or shlex.join([sys.executable, own]) + " {onnx} {tflite}"
+
+
+def missing_packages():
+    """Of what the converter beside this file needs."""
+    needs = {"onnx": "onnx", "numpy": "numpy", "flatbuffers": "flatbuffers",
+             "ai_edge_litert": "ai-edge-litert"}
+    return [package for module, package in needs.items() if importlib.util.find_spec(module) is None]
+
+
 def probe(request):
     absent = []
     vela = option(request, "vela", "vela")
     if shutil.which(vela) is None:
         absent.append(f"compile: {vela} is not there (pip install ethos-u-vela)")
-    elif not option(request, "converter"):
-        absent.append("compile: no converter from ONNX to TFLite (option x.converter)")
+    elif not option(request, "converter") and missing_packages():
+        absent.append("compile: the converter needs " + ", ".join(missing_packages())
+                      + " (pip install), or name another one with x.converter")
     if not option(request, "runner"):
         absent.append("exec: no runner for the board (option x.runner)")
     can = [] if any(text.startswith("compile") for text in absent) else ["compile"]
@@ -65,12 +80,12 @@ def health(request):
 def compile_model(request):
     folder = request["output_dir"]
     tflite = os.path.join(folder, request["key"] + ".tflite")
-    execute(option(request, "converter"), "COMPILE_FAILED", onnx=request["model"], tflite=tflite)
+    execute(converter(request), "COMPILE_FAILED", onnx=request["model"], tflite=tflite)
     if not os.path.exists(tflite):
         raise Failure("COMPILE_FAILED", "the converter left no TFLite file")
     arguments = option(request, "vela_args", "--accelerator-config ethos-u55-128")
-    execute(f"{option(request, 'vela', 'vela')} {arguments} --output-dir {{folder}} {{tflite}}",
-            "COMPILE_FAILED", folder=folder, tflite=tflite)
+    text = execute(f"{option(request, 'vela', 'vela')} {arguments} --output-dir {{folder}} {{tflite}}",
+                   "COMPILE_FAILED", folder=folder, tflite=tflite)
     facts = {}
     for summary in glob.glob(os.path.join(folder, "*_summary_*.csv")):
         with open(summary, encoding="utf-8") as file:
@@ -78,7 +93,21 @@ def compile_model(request):
                 facts.update({key: row[key] for key in ("accelerator_configuration", "cycles_total",
                                                         "sram_memory_used", "inference_time")
                               if key in row})
-    return {"facts": facts}
+    return {"facts": facts, **offload(text)}
+
+
+def offload(text):
+    """What vela says about the operators that it left on the CPU."""
+    found = {unit: int(count)
+             for unit, count in re.findall(r"^(CPU|NPU) operators = (\d+)", text, re.M)}
+    if len(found) < 2:
+        return {}
+    total = found["CPU"] + found["NPU"]
+    part = {"operators": total, "operators_offloaded": found["NPU"],
+            "operators_percent": 100 * found["NPU"] / max(total, 1)}
+    if found["CPU"] == 0:
+        part["gops_percent"] = 100
+    return {"offload": part}
 
 
 def run(request):

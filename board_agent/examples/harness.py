@@ -69,7 +69,7 @@ def compile_model(request):
 
 def run(request):
     response = ask_gq_agent(request, "run")
-    keep = ("outputs", "samples_ms", "setup_seconds", "conditions")
+    keep = ("outputs", "more_outputs", "samples_ms", "setup_seconds", "conditions")
     return {key: response[key] for key in keep}
 
 
