@@ -53,9 +53,16 @@ class Optimizer {
     for (const auto& change : pinned) reporter_.Info(kComponent, change);
     Record({"input-pinning", static_cast<int>(pinned.size()), std::move(pinned)});
     GQ_RETURN_IF_ERROR(Fold());
+    bool by_runtime = options_.optimize && options_.by_runtime;
+    bool done_by_runtime = false;
     for (const auto& entry : OptimizationPasses()) {
       if (!IsEnabled(entry.group, options_) || IsDisabled(entry.pass->name())) continue;
       if (reporter_.Cancelled()) return base::MakeError(Reason::kCancelled, "cancelled");
+      if (entry.group == PassGroup::kOptimize && by_runtime) {
+        by_runtime = false;
+        GQ_ASSIGN_OR_RETURN(done_by_runtime, OptimizeByRuntime());
+      }
+      if (entry.group == PassGroup::kOptimize && done_by_runtime) continue;
       GQ_RETURN_IF_ERROR(RunPass(*entry.pass));
     }
     GQ_RETURN_IF_ERROR(Fold());
@@ -144,12 +151,30 @@ class Optimizer {
     return absl::OkStatus();
   }
 
+  // False where ONNX Runtime cannot take the model.
+  absl::StatusOr<bool> OptimizeByRuntime() {
+    absl::StatusOr<Model> optimized = evaluator_.OptimizeBasic(model_);
+    if (!optimized.ok()) {
+      report_.warnings.push_back(StrCat("ONNX Runtime could not optimize the model (",
+                                        base::FromAbsl(optimized.status().message()),
+                                        "); own passes took its place"));
+      return false;
+    }
+    const int before = model_.graph().node_size();
+    model_ = *std::move(optimized);
+    Record({"runtime-optimization",
+            1,
+            {StrCat(before, " nodes became ", model_.graph().node_size())}});
+    GQ_RETURN_IF_ERROR(InferShapes(InferenceMode::kLenient, &model_));
+    return true;
+  }
+
   absl::Status Finish() {
     auto* graph = model_.mutable_graph();
     RemoveDeadNodes(graph);
     RemoveUnusedInitializers(graph);
     GQ_RETURN_IF_ERROR(SortTopologically(graph));
-    MakeNodeNamesUnique(graph);
+    if (!options_.by_runtime) MakeNodeNamesUnique(graph);
     model_.CompactStore();
     GQ_RETURN_IF_ERROR(InferShapes(
         options_.require_static ? InferenceMode::kStrict : InferenceMode::kLenient, &model_));

@@ -32,6 +32,17 @@ struct OptimizeOptions {
   // Parts that Quark's plain quantizer runs too. MatMul and Add to Gemm, if simplify is on:
   bool gemm = false;
   bool split_to_slice = false;
+  bool batch_norm_to_conv = false;
+  bool reduce_mean_to_pool = false;
+  // Quark's CopyBiasInit: a bias with several readers has a copy for each.
+  bool copy_biases = false;
+  // Quark's cross-layer equalization and, before it, Clip from 0 to 6 as Relu (ReplaceClip6Relu),
+  // which is the one rewrite that does not keep the function.
+  bool equalize = false;
+  bool clip6_to_relu = false;
+  // `optimize` is left to ONNX Runtime, as Quark does it, and nodes that it leaves without a name
+  // stay so. What it cannot take is prepared by our own passes, with a warning.
+  bool by_runtime = false;
   // Names of passes (passes.h) that are not run.
   std::vector<std::string> disabled;
 };

@@ -16,6 +16,7 @@ std::span<const PassEntry> OptimizationPasses() {
       {&DenseToGemm(), PassGroup::kGemm},
       {&ConstantMerging(), PassGroup::kSimplify},
       {&ReshapeFusion(), PassGroup::kSimplify},
+      {&BiasCopies(), PassGroup::kCopies},
       {&ReshapeChainFusion(), PassGroup::kOptimize},
       {&PadIntoAveragePool(), PassGroup::kOptimize},
       {&ConvMulFusion(), PassGroup::kOptimize},
@@ -25,9 +26,11 @@ std::span<const PassEntry> OptimizationPasses() {
       {&L2NormFusion(), PassGroup::kFuse},
       {&LayerNormFusion(), PassGroup::kFuse},
       {&GeluFusion(), PassGroup::kFuse},
-      {&ReduceMeanToPool(), PassGroup::kNpu},
+      {&ClipSixToRelu(), PassGroup::kClipSix},
+      {&CrossLayerEqualization(), PassGroup::kEqualize},
+      {&ReduceMeanToPool(), PassGroup::kReduceMean},
       {&SplitToSlice(), PassGroup::kSplit},
-      {&BatchNormToConv(), PassGroup::kNpu},
+      {&BatchNormToConv(), PassGroup::kBatchNorm},
       {&IdentityRemoval(), PassGroup::kAlways},
   };
   return passes;
@@ -43,12 +46,20 @@ bool IsEnabled(PassGroup group, const OptimizeOptions& options) {
       return options.simplify;
     case PassGroup::kGemm:
       return options.simplify && (options.npu || options.gemm);
+    case PassGroup::kCopies:
+      return options.copy_biases;
     case PassGroup::kOptimize:
       return options.optimize;
-    case PassGroup::kNpu:
-      return options.npu;
+    case PassGroup::kClipSix:
+      return options.equalize && options.clip6_to_relu;
+    case PassGroup::kEqualize:
+      return options.equalize;
+    case PassGroup::kReduceMean:
+      return options.npu || options.reduce_mean_to_pool;
     case PassGroup::kSplit:
       return options.npu || options.split_to_slice;
+    case PassGroup::kBatchNorm:
+      return options.npu || options.batch_norm_to_conv;
   }
   return false;
 }

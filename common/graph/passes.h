@@ -9,7 +9,19 @@
 namespace gq::graph {
 
 // Which switch of OptimizeOptions a pass belongs to.
-enum class PassGroup { kAlways, kFuse, kSimplify, kGemm, kOptimize, kNpu, kSplit };
+enum class PassGroup {
+  kAlways,
+  kFuse,
+  kSimplify,
+  kGemm,
+  kCopies,
+  kOptimize,
+  kClipSix,
+  kEqualize,
+  kReduceMean,
+  kSplit,
+  kBatchNorm,
+};
 
 struct PassEntry {
   const Pass* pass;
@@ -41,5 +53,8 @@ const Pass& L2NormFusion();
 const Pass& HardSwishExpansion();
 const Pass& ReduceMeanToPool();
 const Pass& SplitToSlice();
+const Pass& BiasCopies();     // quark_preparation.cc
+const Pass& ClipSixToRelu();  // the same
+const Pass& CrossLayerEqualization();
 
 }  // namespace gq::graph

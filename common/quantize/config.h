@@ -105,6 +105,12 @@ struct QuantizeConfig {
   // "bf16" or "fp16": what the NPU's compiler makes of the layers that stay float here
   // (MixedForm::kFloat); the emitted file says so in its metadata. Empty: they stay float32.
   std::string float_precision;
+  // Quark's cross-layer equalization of the float model, on in its older API.
+  bool include_cle = false;
+  // Names of the accuracy recovery passes that may run (recover/recover.h); unset: not said.
+  std::optional<std::vector<std::string>> recovery;
+  // Widths of biases beside int8 that they may choose (RecoverOptions); empty: the device's.
+  std::vector<int> recovery_bias_bits;
   // Emits the Extended path even where no override asks for it (Quark's legacy quant_format).
   bool force_extended = false;
   ExtraOptions options;

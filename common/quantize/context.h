@@ -90,6 +90,7 @@ struct QuantizeContext {
   // Tensors under a new name -> name in the float model.
   absl::flat_hash_map<std::string, std::string> renamed;
 
+  std::string config_digest;  // of the resolved configuration (resolved_config.h)
   std::vector<AlignmentChange> alignment;
   std::vector<PassRecord> passes;
   std::vector<std::string> warnings;

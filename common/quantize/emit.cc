@@ -1,6 +1,8 @@
 #include "common/quantize/emit.h"
 
 #include <map>
+#include <unordered_map>
+#include <utility>
 
 #include "common/base/sha256.h"
 #include "common/base/status.h"
@@ -36,6 +38,7 @@ bool KeepsUnusedInitializers(const Settings& settings) {
 void ShareEqualInitializers(QuantizeContext& context) {
   onnx::GraphProto* graph = context.model.mutable_graph();
   std::map<std::string, std::string> first;  // digest -> name
+  std::unordered_map<std::string, std::string> same;
   for (const auto& tensor : graph->initializer()) {
     if (context.model.DataBytes(tensor) < kLeastSharedBytes) continue;
     const auto data = context.model.Data(tensor);
@@ -45,8 +48,9 @@ void ShareEqualInitializers(QuantizeContext& context) {
     key += ":" + base::Sha256Hex(
                      {reinterpret_cast<const char*>(data->bytes().data()), data->bytes().size()});
     const auto [it, added] = first.emplace(std::move(key), tensor.name());
-    if (!added) graph::ReplaceUses(tensor.name(), it->second, graph);
+    if (!added) same.emplace(tensor.name(), it->second);
   }
+  graph::ReplaceUses(std::move(same), graph);
   graph::RemoveUnusedInitializers(graph);
 }
 
@@ -71,7 +75,7 @@ void SetProducer(QuantizeContext& context) {
   proto->set_producer_name("gq");
   proto->set_producer_version(GQ_VERSION);
   SetMetadata("gq_version", GQ_VERSION, proto);
-  SetMetadata("gq_config_digest", ConfigDigest(context.config), proto);
+  SetMetadata("gq_config_digest", context.config_digest, proto);
   if (!context.config.float_precision.empty()) {
     SetMetadata(kFloatPrecisionKey, context.config.float_precision, proto);
   } else if (context.settings.bf16_weights_only) {

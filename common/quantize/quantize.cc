@@ -20,6 +20,7 @@
 #include "common/quantize/qdq_insertion.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/report.h"
+#include "common/quantize/resolved_config.h"
 #include "common/quantize/sanity.h"
 #include "common/quantize/settings.h"
 #include "common/quantize/targets.h"
@@ -131,6 +132,7 @@ absl::Status KeepCrampedJoinsFloat(ContextPtr& context, runtime::DataSet& data,
       std::make_unique<QuantizeContext>(context->float_model, context->config, context->settings,
                                         std::move(targets), context->reporter);
   fresh->warnings = std::move(context->warnings);
+  fresh->config_digest = std::move(context->config_digest);
   context = std::move(fresh);
   context->placement = PlaceQuantization(context->index, context->settings, context->targets);
   return Observe(*context, data, allow_nonfinite, table);
@@ -219,8 +221,11 @@ absl::StatusOr<QuantizeResult> Quantize(const graph::Model& model, const Quantiz
   GQ_ASSIGN_OR_RETURN(Targets targets, ResolveTargets(config, index, inputs.origin));
   GQ_ASSIGN_OR_RETURN(Settings settings, Resolve(config, targets.has_overrides,
                                                  OperatorTypes(users_graph), float_model.Opset()));
+  GQ_ASSIGN_OR_RETURN(const QuantizeConfig resolved,
+                      ResolvedConfig(config, settings, index, inputs.origin));
   ContextPtr context = std::make_unique<QuantizeContext>(float_model, config, std::move(settings),
                                                          std::move(targets), reporter);
+  context->config_digest = ConfigDigest(resolved);
   for (const auto& warning : context->targets.warnings) context->Warn(warning);
   for (const auto& note : context->settings.notes) context->Warn(note);
 

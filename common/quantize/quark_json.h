@@ -1,5 +1,6 @@
 // Quark's JSON configuration: global_config, specific_layer_config, layer_type_config, exclude,
-// extra_options; and the keys that this product adds: scheme, compatibility, dynamic.
+// extra_options; and the keys that this product adds: scheme, compatibility, dynamic,
+// float_precision, recovery, include_cle, force_extended, allow_unmatched.
 #pragma once
 
 #include <string>

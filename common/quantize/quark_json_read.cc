@@ -5,6 +5,7 @@
 #include "common/quantize/option_table.h"
 #include "common/quantize/position_json.h"
 #include "common/quantize/quark_json.h"
+#include "common/quantize/recover/recover.h"
 #include "common/quantize/spec_names.h"
 
 namespace gq::quantize {
@@ -73,15 +74,23 @@ class Reader {
     if (key == "compatibility") return absl::OkStatus();
     if (key == "dynamic") return Dynamic(value);
     if (key == "float_precision") return FloatPrecision(value);
+    if (key == "include_cle") return Boolean(value, key, &parsed_.config.include_cle);
+    if (key == "recovery") return Recovery(value);
+    if (key == "recovery_bias_bits") return BiasBits(value);
     if (key == "force_extended") return Boolean(value, key, &parsed_.config.force_extended);
     if (key == "allow_unmatched") return Boolean(value, key, &parsed_.config.allow_unmatched);
     if (quark_) {
       Warn(value, key, "unknown key, ignored");
       return absl::OkStatus();
     }
+    if (key == "automatic_mixed_precision") {
+      return Error(value, key, "a search is no part of a configuration", Reason::kConfigInvalid,
+                   "write it in run.yaml under graph_quantize, or add --explore");
+    }
     return Error(value, key, "unknown key", Reason::kConfigInvalid,
                  Closest(key, {"global_config", "specific_layer_config", "layer_type_config",
-                               "exclude", "extra_options", "scheme", "compatibility"}));
+                               "exclude", "extra_options", "scheme", "compatibility", "dynamic",
+                               "float_precision", "recovery"}));
   }
 
   absl::Status Text(const JsonValue& value, std::string_view path, std::string* text) const {
@@ -113,6 +122,36 @@ class Reader {
       return Error(value, "float_precision", "must be \"bf16\" or \"fp16\"");
     }
     parsed_.config.float_precision = value.text;
+    return absl::OkStatus();
+  }
+
+  absl::Status Recovery(const JsonValue& value) {
+    if (value.is_null()) return absl::OkStatus();
+    GQ_RETURN_IF_ERROR(Expect(value, "recovery", Kind::kArray));
+    std::vector<std::string> passes;
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      const std::string at = StrCat("recovery[", i, "]");
+      GQ_RETURN_IF_ERROR(Expect(value.items[i], at, Kind::kString));
+      if (const auto known = ParseRecover(value.items[i].text); !known.ok()) {
+        return Error(value.items[i], at,
+                     StrCat("'", value.items[i].text, "' is no accuracy recovery pass"),
+                     Reason::kConfigInvalid, base::GetHint(known.status()));
+      }
+      passes.push_back(value.items[i].text);
+    }
+    parsed_.config.recovery = std::move(passes);
+    return absl::OkStatus();
+  }
+
+  absl::Status BiasBits(const JsonValue& value) {
+    const std::string path = "recovery_bias_bits";
+    GQ_RETURN_IF_ERROR(Expect(value, path, Kind::kArray));
+    for (const JsonValue& item : value.items) {
+      if (item.kind != Kind::kNumber || (item.number != 16 && item.number != 32)) {
+        return Error(item, path, "must hold 16 and 32 at most");
+      }
+      parsed_.config.recovery_bias_bits.push_back(static_cast<int>(item.number));
+    }
     return absl::OkStatus();
   }
 

@@ -80,6 +80,9 @@ std::string WriteQuarkJson(const QuantizeConfig& config) {
     json["dynamic"] = config.dynamic == DynamicForm::kInt8 ? "int8" : "int4_blocks";
   }
   if (!config.float_precision.empty()) json["float_precision"] = config.float_precision;
+  if (config.include_cle) json["include_cle"] = true;
+  if (config.recovery) json["recovery"] = *config.recovery;
+  if (!config.recovery_bias_bits.empty()) json["recovery_bias_bits"] = config.recovery_bias_bits;
   if (config.force_extended) json["force_extended"] = true;
   if (config.allow_unmatched) json["allow_unmatched"] = true;
   json["global_config"] = LayerAsJson({.input_tensors = config.activation,

@@ -208,9 +208,7 @@ absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_override
   settings.activation_scale = by_position && options.use_power_of2_scale.value_or(true)
                                   ? ScaleType::kPowerOfTwo
                                   : ScaleType::kFloat32;
-  const bool wants_npu =
-      options.enable_npu_cnn.value_or(config.activation.scale_type == ScaleType::kPowerOfTwo &&
-                                      config.weight.scale_type == ScaleType::kPowerOfTwo);
+  const bool wants_npu = AsksForNpu(config);
   // Quark needs the extended path for 16-bit integers too; plain Q/DQ can hold them.
   const bool wide_types =
       config.force_extended || IsReducedFloat(config.activation.type) ||
@@ -270,6 +268,12 @@ absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_override
   settings.bf16_to_cast = options.bf16_qdq_to_cast.value_or(settings.bf16_weights_only);
   settings.bf16_clip = options.bf16_with_clip.value_or(false);
   return settings;
+}
+
+bool AsksForNpu(const QuantizeConfig& config) {
+  return config.options.enable_npu_cnn.value_or(config.activation.scale_type ==
+                                                    ScaleType::kPowerOfTwo &&
+                                                config.weight.scale_type == ScaleType::kPowerOfTwo);
 }
 
 bool NeedsCalibration(const QuantizeConfig& config) {

@@ -108,6 +108,9 @@ struct Settings {
 absl::StatusOr<Settings> Resolve(const QuantizeConfig& config, bool has_overrides,
                                  const std::vector<std::string>& op_types, int64_t opset);
 
+// The NPU-CNN path is wanted: EnableNPUCnn, else where both sides have power-of-two scales.
+bool AsksForNpu(const QuantizeConfig& config);
+
 // False when no parameter rests on observed ranges: they are found at run time, or the activations
 // are bfloat16 or float16.
 bool NeedsCalibration(const QuantizeConfig& config);

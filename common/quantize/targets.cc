@@ -174,33 +174,11 @@ class Resolver {
   Targets targets_;
 };
 
-std::vector<std::string> Sorted(const NodeSet& names) {
-  std::vector<std::string> sorted(names.begin(), names.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted;
-}
-
 }  // namespace
 
 absl::StatusOr<Targets> ResolveTargets(const QuantizeConfig& config, const graph::GraphIndex& index,
                                        const ModelOrigin* origin) {
   return Resolver(config, index, origin).Run();
-}
-
-absl::StatusOr<QuantizeConfig> ExpandPatterns(const QuantizeConfig& config,
-                                              const onnx::GraphProto& graph) {
-  QuantizeConfig expanded = config;
-  std::vector<std::string> warnings;
-  const PatternOptions options{.quark = config.compatibility == Compatibility::kQuark,
-                               .allow_unmatched = config.allow_unmatched};
-  GQ_ASSIGN_OR_RETURN(const NodeSet excluded,
-                      MatchNodes(graph, config.exclude, options, &warnings));
-  expanded.exclude = Sorted(excluded);
-  for (auto& entry : expanded.overrides) {
-    GQ_ASSIGN_OR_RETURN(const NodeSet names, MatchNodes(graph, entry.targets, options, &warnings));
-    entry.targets = Sorted(names);
-  }
-  return expanded;
 }
 
 }  // namespace gq::quantize

@@ -36,8 +36,4 @@ struct Targets {
 absl::StatusOr<Targets> ResolveTargets(const QuantizeConfig& config, const graph::GraphIndex& index,
                                        const ModelOrigin* origin);
 
-// What to write back for a later run: every pattern as the node names it stands for.
-absl::StatusOr<QuantizeConfig> ExpandPatterns(const QuantizeConfig& config,
-                                              const onnx::GraphProto& graph);
-
 }  // namespace gq::quantize

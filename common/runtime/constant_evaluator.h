@@ -11,6 +11,7 @@ namespace gq::runtime {
 class OrtConstantEvaluator : public graph::ConstantEvaluator {
  public:
   absl::StatusOr<std::vector<graph::TensorView>> Evaluate(const graph::Model& model) override;
+  absl::StatusOr<graph::Model> OptimizeBasic(const graph::Model& model) override;
 };
 
 }  // namespace gq::runtime

@@ -34,6 +34,11 @@ QuantizeConfig Excluding(QuantizeConfig config, const CaseTargets& targets) {
   return config;
 }
 
+QuantizeConfig Equalizing(QuantizeConfig config) {
+  config.include_cle = true;
+  return config;
+}
+
 QuantizeConfig Vint8With(auto change) {
   QuantizeConfig config = quantize::QuarkVint8();
   change(config.options);
@@ -171,9 +176,9 @@ constexpr Row kRows[] = {
     {"int8_pc_minmax",
      [](const CaseTargets&) { return Int8By(CalibrationMethod::kMinMax, Granularity::kChannel); }},
     {"a8w8", [](const CaseTargets&) { return quantize::QuarkA8w8(); }},
-    // Quark's older API equalizes weights before it quantizes; that is part of the prepared model.
-    {"vint8_legacy", [](const CaseTargets&) { return quantize::QuarkVint8(); }},
-    {"xint8_legacy", [](const CaseTargets&) { return quantize::QuarkXint8Legacy(); }},
+    // Quark's older API equalizes weights before it quantizes; that is part of the preparation.
+    {"vint8_legacy", [](const CaseTargets&) { return Equalizing(quantize::QuarkVint8()); }},
+    {"xint8_legacy", [](const CaseTargets&) { return Equalizing(quantize::QuarkXint8Legacy()); }},
     {"vint8_int32bias",
      [](const CaseTargets&) { return Vint8With([](auto& o) { o.int32_bias = true; }); }},
     {"xint8_int32bias",
