@@ -28,4 +28,9 @@ std::optional<DeviceInfo> FindDevice(std::string_view name) {
 
 int ColumnsUsed(int tp_size, int dp_size) { return std::max(tp_size, 1) * dp_size * kColumnsOfOne; }
 
+std::vector<int> WideBiasBits(std::string_view device) {
+  if (device.empty() || device.starts_with("ve2") || FindDevice(device)) return {32};
+  return {};
+}
+
 }  // namespace gq::compile

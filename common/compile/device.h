@@ -27,4 +27,11 @@ std::optional<DeviceInfo> FindDevice(std::string_view name);
 // choose and counts as 1.
 int ColumnsUsed(int tp_size, int dp_size);
 
+// Widths in bits of a bias beside int8 that compute layers on `device` take, the one to prefer
+// first. VE2's Conv and Gemm kernels add 16 bits whatever the file holds (its compiler lists them
+// as (i8, i8, i16)). int32 is what Quark writes on every path but the NPU's, so the compiler reads
+// it; int16 in Q/DQ needs opset 21, for which no VE2 model is published. Empty: a device of which
+// nothing is known.
+std::vector<int> WideBiasBits(std::string_view device);
+
 }  // namespace gq::compile

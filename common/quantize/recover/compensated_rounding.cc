@@ -8,7 +8,8 @@ absl::StatusOr<int> CompensatedRounding::Run(const RecoveryData& data, RecoveryS
   return WalkLayers(data, state,
                     [&data](const Layer& layer, const LayerPositions& positions,
                             const LayerMoments& moments) -> std::optional<LayerFit> {
-                      return FitLayer(layer, positions, moments, data.quick);
+                      return FitLayer(layer, positions, moments,
+                                      {.quick = data.quick, .threads = data.threads});
                     });
 }
 

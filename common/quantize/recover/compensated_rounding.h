@@ -14,6 +14,7 @@ class CompensatedRounding : public RecoveryPass {
  public:
   std::string_view name() const override { return "rounding"; }
   absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const override;
+  bool FitsSamples() const override { return true; }
 };
 
 // The mean error of each layer's output goes into its bias; weights stay.
@@ -21,6 +22,7 @@ class BiasCorrection : public RecoveryPass {
  public:
   std::string_view name() const override { return "bias"; }
   absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const override;
+  bool FitsSamples() const override { return true; }
 };
 
 }  // namespace gq::quantize

@@ -7,6 +7,7 @@
 #include "common/base/text.h"
 #include "common/graph/edits.h"
 #include "common/graph/graph_index.h"
+#include "common/quantize/recover/parallel.h"
 #include "common/runtime/session.h"
 
 namespace gq::quantize {
@@ -111,8 +112,9 @@ absl::StatusOr<graph::Model> HeldOut::Exposing(const graph::Model& model,
 }
 
 absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
-                                        std::vector<Sample> samples) {
+                                        std::vector<Sample> samples, int threads) {
   HeldOut held_out;
+  held_out.threads_ = threads;
   const graph::GraphIndex index(float_model.graph());
   for (const auto& output : float_model.graph().output()) {
     if (!graph::IsFloatType(index.ElemType(output.name()))) continue;
@@ -127,9 +129,10 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
   AddBlends(index, &samples);
   GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(float_model, held_out.places_));
   GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
-  for (const Sample& sample : samples) {
-    GQ_RETURN_IF_ERROR(session.Run(sample, &held_out.references_.emplace_back()));
-  }
+  held_out.references_.resize(samples.size());
+  GQ_RETURN_IF_ERROR(ForEach(samples.size(), threads, [&](size_t i) {
+    return session.Run(samples[i], &held_out.references_[i]);
+  }));
   held_out.samples_ = std::move(samples);
   return held_out;
 }
@@ -139,15 +142,19 @@ absl::StatusOr<OutputErrors> HeldOut::Measure(const graph::Model& candidate) con
   GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   const size_t count = session.outputs().size();
   OutputErrors errors(count);
-  std::vector<bool> is_float(count, true);
-  std::vector<runtime::Tensor> outputs;
-  for (size_t i = 0; i < samples_.size(); ++i) {
+  for (OutputError& error : errors) {
+    error.signal.resize(samples_.size());
+    error.noise.resize(samples_.size());
+  }
+  std::vector<std::vector<bool>> comparable(samples_.size(), std::vector<bool>(count, true));
+  GQ_RETURN_IF_ERROR(ForEach(samples_.size(), threads_, [&](size_t i) -> absl::Status {
+    std::vector<runtime::Tensor> outputs;
     GQ_RETURN_IF_ERROR(session.Run(samples_[i], &outputs));
     for (size_t output = 0; output < count; ++output) {
       const runtime::Tensor& reference = references_[i][output];
       if (outputs[output].dtype() != reference.dtype() ||
           outputs[output].size() != reference.size()) {
-        is_float[output] = false;
+        comparable[i][output] = false;
         continue;
       }
       GQ_ASSIGN_OR_RETURN(const std::vector<float> r, reference.View().ToFloats());
@@ -158,13 +165,16 @@ absl::StatusOr<OutputErrors> HeldOut::Measure(const graph::Model& candidate) con
         signal += static_cast<double>(r[k]) * static_cast<double>(r[k]);
         noise += error * error;
       }
-      errors[output].signal.push_back(signal);
-      errors[output].noise.push_back(noise);
+      errors[output].signal[i] = signal;
+      errors[output].noise[i] = noise;
     }
-  }
+    return absl::OkStatus();
+  }));
   OutputErrors kept;
   for (size_t output = 0; output < count; ++output) {
-    if (!is_float[output] || Sum(errors[output].signal, -1) == 0) continue;
+    const bool compared = std::all_of(comparable.begin(), comparable.end(),
+                                      [output](const auto& sample) { return sample[output]; });
+    if (!compared || Sum(errors[output].signal, -1) == 0) continue;
     kept.push_back(std::move(errors[output]));
   }
   return kept;

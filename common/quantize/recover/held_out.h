@@ -29,9 +29,11 @@ class HeldOut {
   // Runs the float model over the samples and keeps its outputs. Where an output is so small that
   // the samples give only a handful of numbers, blends of samples are measured as well.
   static absl::StatusOr<HeldOut> Create(const graph::Model& float_model,
-                                        std::vector<Sample> samples);
+                                        std::vector<Sample> samples, int threads = 1);
 
   absl::StatusOr<OutputErrors> Measure(const graph::Model& candidate) const;
+
+  size_t size() const { return samples_.size(); }
 
  private:
   struct Place {
@@ -42,6 +44,7 @@ class HeldOut {
   static absl::StatusOr<graph::Model> Exposing(const graph::Model& model,
                                                const std::vector<Place>& places);
 
+  int threads_ = 1;
   std::vector<Place> places_;
   std::vector<Sample> samples_;
   std::vector<std::vector<runtime::Tensor>> references_;  // by sample

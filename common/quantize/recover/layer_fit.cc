@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "common/quantize/recover/parallel.h"
 #include "common/quantize/recover/rounding.h"
 
 namespace gq::quantize {
 namespace {
 
 constexpr int kWeightLimit = 127;
+constexpr size_t kManyGroups = 4;
 // Beyond this many inputs the inverse costs more than it brings; coordinate descent alone works on.
 constexpr int64_t kMaxColumns = 1600;
 // Beyond this many only the middle ridge is tried.
@@ -32,13 +35,16 @@ double Power(int exponent) { return std::ldexp(1.0, exponent); }
 class Fitter {
  public:
   Fitter(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
-         bool quick = false)
+         const FitOptions& options)
       : layer_(layer),
         positions_(positions),
         seen_(moments),
         floats_(ToMatrices(layer.shape, layer.float_weight)),
         has_bias_(positions.bias_bits != 0),
-        quick_(quick) {
+        quick_(options.quick),
+        threads_(options.threads),
+        // Many small groups are worked on side by side, a few large ones one after the other.
+        inner_threads_(moments.fit.size() < kManyGroups ? options.threads : 1) {
     for (size_t group = 0; group < moments.fit.size(); ++group) {
       all_.push_back(moments.fit[group]);
       all_.back().Add(moments.check[group]);
@@ -49,22 +55,23 @@ class Fitter {
     const auto [scale, ridge] = Choose();
     LayerFit fit;
     fit.weight_scale = scale;
-    for (size_t group = 0; group < all_.size(); ++group) {
-      fit.weights.push_back(ridge ? Round(all_, group, {scale}, *ridge)[0] : Nearest(group, scale));
-    }
+    fit.weights.resize(all_.size());
+    ForGroups([&, scale = scale, ridge = ridge](size_t group) {
+      fit.weights[group] = ridge ? Round(all_, group, {scale}, *ridge)[0] : Nearest(group, scale);
+    });
     if (!has_bias_) return fit;
     SetBias(&fit);
     if (!ridge) return fit;
     // With the bias as it can be held, its rounding error goes into the weights.
-    for (size_t group = 0; group < all_.size(); ++group) {
+    ForGroups([&, scale = scale, ridge = ridge](size_t group) {
       Eigen::VectorXd bias(layer_.shape.outputs);
       for (Eigen::Index m = 0; m < bias.size(); ++m) {
         bias[m] = fit.bias[group * static_cast<size_t>(bias.size()) + static_cast<size_t>(m)] *
                   fit.bias_scale;
       }
       DescendCoordinates(Error(all_, group, bias, false, *ridge), scale, kWeightLimit, 3, Pairs(),
-                         &fit.weights[group]);
-    }
+                         &fit.weights[group], inner_threads_);
+    });
     return fit;
   }
 
@@ -86,6 +93,19 @@ class Fitter {
   }
 
  private:
+  // work(group) for each group; a group's results are its own.
+  template <typename Work>
+  void ForGroups(const Work& work) const {
+    const double each = static_cast<double>(layer_.shape.inputs * layer_.shape.inputs) *
+                        static_cast<double>(layer_.shape.inputs + layer_.shape.outputs);
+    const int threads =
+        inner_threads_ > 1 ? 1 : ThreadsFor(each * static_cast<double>(all_.size()), threads_);
+    ForEach(all_.size(), threads, [&](size_t group) {
+      work(group);
+      return absl::OkStatus();
+    }).IgnoreError();
+  }
+
   bool Pairs() const { return layer_.shape.inputs <= kMaxPairColumns; }
 
   Quadratic Error(const std::vector<Moments>& moments, size_t group, const Eigen::VectorXd& bias,
@@ -107,12 +127,12 @@ class Fitter {
     const Quadratic error =
         Error(moments, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, ridge);
     std::optional<ColumnRounder> rounder;
-    if (layer_.shape.inputs <= kMaxColumns) rounder.emplace(error);
+    if (layer_.shape.inputs <= kMaxColumns) rounder.emplace(error, inner_threads_);
     std::vector<RowMatrix> results;
     for (const double scale : scales) {
       RowMatrix& integers = results.emplace_back(rounder ? rounder->Round(scale, kWeightLimit)
                                                          : Nearest(group, scale));
-      DescendCoordinates(error, scale, kWeightLimit, 4, Pairs(), &integers);
+      DescendCoordinates(error, scale, kWeightLimit, 4, Pairs(), &integers, inner_threads_);
     }
     return results;
   }
@@ -120,32 +140,34 @@ class Fitter {
   // Scale and ridge that leave the least error on samples the weights were not fitted on; no ridge:
   // rounding to nearest is best.
   std::pair<double, std::optional<double>> Choose() const {
-    std::vector<Quadratic> checks;
-    for (size_t group = 0; group < all_.size(); ++group) {
-      checks.push_back(
-          Error(seen_.check, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, 0));
-      Weigh(group, &checks.back().target);
-    }
+    const size_t groups = all_.size();
+    std::vector<Quadratic> checks(groups);
     std::pair<double, std::optional<double>> best = {positions_.weight_scale, std::nullopt};
-    double least = 0;
-    for (size_t group = 0; group < all_.size(); ++group) {
-      RowMatrix nearest = best.first * Nearest(group, best.first);
-      Weigh(group, &nearest);
-      least += checks[group].Value(nearest);
-    }
+    std::vector<double> nearest(groups, 0);
+    ForGroups([&](size_t group) {
+      checks[group] =
+          Error(seen_.check, group, Eigen::VectorXd::Zero(layer_.shape.outputs), has_bias_, 0);
+      Weigh(group, &checks[group].target);
+      RowMatrix weights = best.first * Nearest(group, best.first);
+      Weigh(group, &weights);
+      nearest[group] = checks[group].Value(weights, inner_threads_);
+    });
+    double least = std::accumulate(nearest.begin(), nearest.end(), 0.0);
     const auto consider = [&](const std::vector<double>& scales, double ridge) {
-      std::vector<double> errors(scales.size(), 0);
-      for (size_t group = 0; group < all_.size(); ++group) {
+      std::vector<std::vector<double>> parts(groups, std::vector<double>(scales.size(), 0));
+      ForGroups([&](size_t group) {
         const auto rounded = Round(seen_.fit, group, scales, ridge);
         for (size_t i = 0; i < scales.size(); ++i) {
           RowMatrix weights = scales[i] * rounded[i];
           Weigh(group, &weights);
-          errors[i] += checks[group].Value(weights);
+          parts[group][i] = checks[group].Value(weights, inner_threads_);
         }
-      }
+      });
       for (size_t i = 0; i < scales.size(); ++i) {
-        if (errors[i] >= least) continue;
-        least = errors[i];
+        double error = 0;
+        for (const auto& part : parts) error += part[i];
+        if (error >= least) continue;
+        least = error;
         best = {scales[i], ridge};
       }
     };
@@ -183,6 +205,9 @@ class Fitter {
 
   // The position with the least rounding error within the NPU's limits for the bias shift.
   double BiasScale(const std::vector<double>& wanted, double weight_scale, int limit) const {
+    if (positions_.tied_bias_scale) {
+      return positions_.bias_scale * (weight_scale / positions_.weight_scale);
+    }
     if (!positions_.free_bias_scale) return positions_.bias_scale;
     const int now = -static_cast<int>(std::lround(std::log2(positions_.bias_scale)));
     const int weight = -static_cast<int>(std::lround(std::log2(weight_scale)));
@@ -217,13 +242,15 @@ class Fitter {
   std::vector<RowMatrix> floats_;
   bool has_bias_;
   bool quick_;
+  int threads_;
+  int inner_threads_;  // within one group
 };
 
 }  // namespace
 
 LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
-                  bool quick) {
-  return Fitter(layer, positions, moments, quick).Run();
+                  const FitOptions& options) {
+  return Fitter(layer, positions, moments, options).Run();
 }
 
 LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
@@ -231,7 +258,7 @@ LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const Laye
   LayerFit fit;
   fit.weights = std::move(weights);
   fit.weight_scale = positions.weight_scale;
-  Fitter(layer, positions, moments).SetBias(&fit);
+  Fitter(layer, positions, moments, {}).SetBias(&fit);
   return fit;
 }
 

@@ -19,6 +19,8 @@ struct LayerPositions {
   // Each may be chosen anew: nobody else uses it and it is a power of two.
   bool free_weight_scale = false;
   bool free_bias_scale = false;
+  // The bias counts in units of input scale * weight scale, whatever becomes of the latter.
+  bool tied_bias_scale = false;
   // What one unit of each output is worth against the others, group by group; empty: all the same.
   std::vector<double> output_weights;
 };
@@ -36,11 +38,15 @@ struct LayerMoments {
   std::vector<Moments> check;
 };
 
+struct FitOptions {
+  bool quick = false;  // one strength for all
+  int threads = 1;     // the result does not depend on it
+};
+
 // Best weights and bias. Scale and strength of the fit are those that leave the least error on the
 // samples of `check`, plain rounding among them; the weights are then fitted to all samples.
-// `quick`: with one strength for all.
 LayerFit FitLayer(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,
-                  bool quick = false);
+                  const FitOptions& options = {});
 
 // Weights stay; `weights` are their integers.
 LayerFit FitBias(const Layer& layer, const LayerPositions& positions, const LayerMoments& moments,

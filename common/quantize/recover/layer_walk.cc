@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/status.h"
+#include "common/quantize/recover/parallel.h"
 #include "common/quantize/scale.h"
 #include "common/quantize/scale_initializers.h"
 
@@ -46,13 +47,14 @@ LayerPositions PositionsOf(const InitializerMap& initializers, const Layer& laye
     if (positions.bias_bits != 0) positions.bias_scale = initializers.Scale(layer.input_scale);
     return positions;
   }
-  const bool tied = positions.bias_bits == 32;  // input scale * weight scale
-  positions.free_weight_scale =
-      layer.own_weight_scale && !tied && IsPowerOfTwo(static_cast<float>(positions.weight_scale));
+  const bool wide = positions.bias_bits > 8;  // in units of input scale * weight scale
+  positions.free_weight_scale = layer.own_weight_scale && (!wide || layer.own_bias_scale) &&
+                                IsPowerOfTwo(static_cast<float>(positions.weight_scale));
   if (positions.bias_bits != 0) {
     positions.bias_scale = initializers.Scale(layer.bias_scale);
+    positions.tied_bias_scale = wide;
     positions.free_bias_scale =
-        layer.own_bias_scale && !tied && IsPowerOfTwo(static_cast<float>(positions.bias_scale));
+        layer.own_bias_scale && !wide && IsPowerOfTwo(static_cast<float>(positions.bias_scale));
   }
   return positions;
 }
@@ -104,9 +106,31 @@ Layer InUnitsOfScales(const Layer& layer, LayerMoments* moments) {
   return unit;
 }
 
+constexpr int64_t kGroupsAtOnce = 16;  // of a layer with many
+
+void AddTo(std::vector<Moments>& part, const LayerShape& shape, const Observations& seen,
+           int threads) {
+  if (shape.groups == 1) {
+    part[0].Add(seen.features, seen.targets, threads);
+    return;
+  }
+  const int64_t pieces = (shape.groups + kGroupsAtOnce - 1) / kGroupsAtOnce;
+  const double operations =
+      static_cast<double>(seen.features.size()) * static_cast<double>(shape.inputs + shape.outputs);
+  ForEach(static_cast<size_t>(pieces), ThreadsFor(operations, threads), [&](size_t piece) {
+    const int64_t first = static_cast<int64_t>(piece) * kGroupsAtOnce;
+    for (int64_t group = first; group < std::min(first + kGroupsAtOnce, shape.groups); ++group) {
+      part[static_cast<size_t>(group)].Add(
+          seen.features.middleCols(group * shape.inputs, shape.inputs),
+          seen.targets.middleCols(group * shape.outputs, shape.outputs));
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
 absl::StatusOr<LayerMoments> Collect(const LayerShape& shape,
                                      const std::vector<runtime::Tensor>& inputs,
-                                     const std::vector<runtime::Tensor>& targets) {
+                                     const std::vector<runtime::Tensor>& targets, int threads) {
   const std::vector<Moments> none(static_cast<size_t>(shape.groups),
                                   Moments(shape.inputs, shape.outputs));
   LayerMoments moments = {none, none};
@@ -114,14 +138,18 @@ absl::StatusOr<LayerMoments> Collect(const LayerShape& shape,
   const int64_t cost = shape.groups * shape.inputs * (shape.inputs + shape.outputs);
   const int64_t positions = std::max(2 * shape.inputs / samples,
                                      std::clamp(kProducts / cost, kPositions, 5 * kPositions));
-  for (size_t sample = 0; sample < inputs.size(); ++sample) {
-    GQ_ASSIGN_OR_RETURN(const Observations seen,
-                        Observe(shape, inputs[sample], targets[sample], positions, sample));
-    auto& part = sample % 4 == 2 ? moments.check : moments.fit;
-    for (int64_t group = 0; group < shape.groups; ++group) {
-      part[static_cast<size_t>(group)].Add(
-          seen.features.middleCols(group * shape.inputs, shape.inputs),
-          seen.targets.middleCols(group * shape.outputs, shape.outputs));
+  // A few samples at a time are looked at side by side, then added in their order.
+  std::vector<Observations> seen(static_cast<size_t>(std::max(threads, 1)));
+  for (size_t first = 0; first < inputs.size(); first += seen.size()) {
+    const size_t count = std::min(seen.size(), inputs.size() - first);
+    GQ_RETURN_IF_ERROR(ForEach(count, threads, [&](size_t i) -> absl::Status {
+      const size_t sample = first + i;
+      GQ_ASSIGN_OR_RETURN(seen[i],
+                          Observe(shape, inputs[sample], targets[sample], positions, sample));
+      return absl::OkStatus();
+    }));
+    for (size_t i = 0; i < count; ++i) {
+      AddTo((first + i) % 4 == 2 ? moments.check : moments.fit, shape, seen[i], threads);
     }
   }
   if (inputs.size() < 3) moments.check = moments.fit;
@@ -144,8 +172,8 @@ absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
   graph::Model& model = state.result.model;
   GQ_ASSIGN_OR_RETURN(const std::vector<Layer> layers, FindLayers(state.source, model));
   const InitializerMap initializers(model);
-  StagedRun quantized(model, data.inputs, data.samples);
-  StagedRun floats(state.source, data.inputs, data.samples);
+  StagedRun quantized(model, data.inputs, data.samples, data.threads);
+  StagedRun floats(state.source, data.inputs, data.samples, data.threads);
   int changed = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
@@ -155,7 +183,7 @@ absl::StatusOr<int> WalkLayers(const RecoveryData& data, RecoveryState& state,
     if (layer.shape.inputs > (data.quick ? kQuickInputs : kMaxInputs)) continue;
     GQ_ASSIGN_OR_RETURN(const auto inputs, quantized.Compute(layer.input));
     GQ_ASSIGN_OR_RETURN(const auto targets, floats.Compute(layer.float_output));
-    GQ_ASSIGN_OR_RETURN(auto moments, Collect(layer.shape, inputs, targets));
+    GQ_ASSIGN_OR_RETURN(auto moments, Collect(layer.shape, inputs, targets, data.threads));
     const LayerPositions positions = PositionsOf(initializers, layer);
     const bool channels = !layer.channel_scales.empty();
     const Layer seen = channels ? InUnitsOfScales(layer, &moments) : layer;

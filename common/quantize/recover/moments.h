@@ -20,15 +20,18 @@ struct Moments {
         xx(RowMatrix::Zero(inputs, inputs)),
         yx(RowMatrix::Zero(outputs, inputs)) {}
 
-  // One row an observed position: K features, M targets.
-  void Add(const FloatRows& features, const FloatRows& targets);
+  // One row an observed position: K features, M targets. The sums do not depend on `threads`.
+  void Add(const FloatRows& features, const FloatRows& targets, int threads = 1);
 
   void Add(const Moments& other);
+
+  // K x K.
+  RowMatrix SquareOfInputs() const { return xx.selfadjointView<Eigen::Upper>(); }
 
   double count = 0;
   Eigen::VectorXd x;  // K
   Eigen::VectorXd y;  // M
-  RowMatrix xx;       // K x K
+  RowMatrix xx;       // K x K; what lies below the diagonal is not kept up to date
   RowMatrix yx;       // M x K
   double yy = 0;
 };

@@ -85,7 +85,8 @@ absl::StatusOr<int> RangeChoice::Run(const RecoveryData& data, RecoveryState& st
   if (!Applies(state.config) || state.table.tensors.empty()) return 0;
   const std::vector<Choice> choices = ChoicesFor(state.config);
   GQ_ASSIGN_OR_RETURN(calibrate::CalibrationTable table, Observe(data, state, choices));
-  GQ_ASSIGN_OR_RETURN(const HeldOut floats, HeldOut::Create(data.float_model, data.samples));
+  GQ_ASSIGN_OR_RETURN(const HeldOut floats,
+                      HeldOut::Create(data.float_model, data.samples, data.threads));
   GQ_ASSIGN_OR_RETURN(const OutputErrors before, floats.Measure(state.result.model));
   GQ_ASSIGN_OR_RETURN(const auto samples, runtime::DataSet::FromSamples(data.samples, data.inputs));
   base::NullReporter quiet;

@@ -14,6 +14,7 @@ class RangeChoice : public RecoveryPass {
  public:
   std::string_view name() const override { return "ranges"; }
   absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const override;
+  bool FitsSamples() const override { return true; }
 };
 
 }  // namespace gq::quantize

@@ -14,6 +14,7 @@
 #include "common/quantize/recover/float_nodes.h"
 #include "common/quantize/recover/folding.h"
 #include "common/quantize/recover/held_out.h"
+#include "common/quantize/recover/proving_ground.h"
 #include "common/quantize/recover/range_choice.h"
 #include "common/quantize/recover/recovery_pass.h"
 #include "common/quantize/recover/recovery_samples.h"
@@ -21,6 +22,7 @@
 #include "common/quantize/recover/rescaled.h"
 #include "common/quantize/recover/smoothing.h"
 #include "common/quantize/recover/transformer_passes.h"
+#include "common/quantize/recover/wide_bias.h"
 
 namespace gq::quantize {
 namespace {
@@ -45,7 +47,6 @@ bool Wants(const RecoverOptions& options, std::string_view name) {
 constexpr double kScatter = 0.1;     // dB
 constexpr size_t kQuickSamples = 6;  // at least
 constexpr int64_t kQuickMacs = 3e8;  // multiplications that all quick samples together may take
-constexpr size_t kManySamples = 24;
 
 // No output has lost against the model without recovery, or against what it was when it already
 // had, by more than chance explains.
@@ -76,30 +77,21 @@ void UpdateScales(const graph::Model& model, nlohmann::json& report) {
 
 class Recovery {
  public:
-  Recovery(const graph::Model& float_model, const RecoverOptions& options, SampleSplit split,
-           HeldOut held_out, base::Reporter& reporter, const QuantizeInputs& inputs,
+  Recovery(const graph::Model& float_model, const RecoverOptions& options,
+           std::vector<SampleFold> folds, base::Reporter& reporter, const QuantizeInputs& inputs,
            runtime::DataSet& data)
       : float_model_(float_model),
         options_(options),
-        split_(std::move(split)),
-        held_out_(std::move(held_out)),
+        folds_(std::move(folds)),
         reporter_(reporter),
         inputs_(inputs),
-        data_(data) {
-    const int64_t macs = std::max<int64_t>(1, graph::Analyze(float_model).macs);
-    const size_t count = std::min(std::max(kQuickSamples, static_cast<size_t>(kQuickMacs / macs)),
-                                  split_.fit.size());
-    for (size_t i = 0; i < count; ++i) {
-      quick_.push_back(split_.fit[i * split_.fit.size() / count]);
-    }
-  }
+        data_(data) {}
 
   absl::Status Run(RecoveryState& state) {
     const auto start = std::chrono::steady_clock::now();
-    GQ_ASSIGN_OR_RETURN(plain_, held_out_.Measure(state.result.model));
-    now_ = plain_;
-    reporter_.Info("Recover", StrCat("without recovery: ", InDecibels(Mean(plain_)), " on ",
-                                     split_.held_out.size(), " samples held out"));
+    GQ_RETURN_IF_ERROR(Prepare(state));
+    reporter_.Info("Recover", StrCat("without recovery: ", InDecibels(Mean(beside_fit_.plain)),
+                                     " on ", beside_fit_.ground.samples(), " samples held out"));
     nlohmann::json passes = nlohmann::json::array();
     for (const RecoveryPass* pass : RecoveryPasses()) {
       if (!Wants(options_, pass->name())) continue;
@@ -108,13 +100,14 @@ class Recovery {
       GQ_ASSIGN_OR_RETURN(auto entry, Try(*pass, state));
       passes.push_back(std::move(entry));
     }
+    GQ_RETURN_IF_ERROR(Update(state, beside_fit_));
     GQ_ASSIGN_OR_RETURN(const bool refitted, FitToAll(state));
-    state.result.report["recovery"] = {{"before_db", Mean(plain_)},
-                                       {"after_db", Mean(now_)},
-                                       {"outputs_before_db", Decibels(plain_)},
-                                       {"outputs_db", Decibels(now_)},
-                                       {"fit_samples", split_.fit.size()},
-                                       {"held_out_samples", split_.held_out.size()},
+    state.result.report["recovery"] = {{"before_db", Mean(beside_fit_.plain)},
+                                       {"after_db", Mean(beside_fit_.now)},
+                                       {"outputs_before_db", Decibels(beside_fit_.plain)},
+                                       {"outputs_db", Decibels(beside_fit_.now)},
+                                       {"fit_samples", folds_[0].fit.size()},
+                                       {"held_out_samples", beside_fit_.ground.samples()},
                                        {"passes", std::move(passes)},
                                        {"fitted_to_all", refitted},
                                        {"seconds", Seconds(start)}};
@@ -125,12 +118,71 @@ class Recovery {
   absl::Status NoteRescaled(RecoveryState& state) const {
     if (!state.rewritten) return absl::OkStatus();
     GQ_ASSIGN_OR_RETURN(const auto names,
-                        RescaledTensors(float_model_, state.source, split_.fit.front()));
+                        RescaledTensors(float_model_, state.source, folds_[0].fit.front()));
     WriteRescaled(names, &state.result.model);
     return absl::OkStatus();
   }
 
  private:
+  // Where passes are judged, and what the outputs lose there without recovery and as they are
+  // (empty: not known).
+  struct Bench {
+    ProvingGround ground;
+    OutputErrors plain, now;
+  };
+
+  // A pass that fits nothing to the samples is judged on all that a quick rounding does not see:
+  // the more there are, the less is chance.
+  absl::Status Prepare(const RecoveryState& state) {
+    const int64_t macs = std::max<int64_t>(1, graph::Analyze(float_model_).macs);
+    std::vector<SampleFold> quick;
+    for (const SampleFold& fold : folds_) {
+      SampleFold& part = quick.emplace_back(SampleFold{.held_out = fold.held_out});
+      const size_t count = std::min(std::max(kQuickSamples, static_cast<size_t>(kQuickMacs / macs)),
+                                    fold.fit.size());
+      std::vector<bool> taken(fold.fit.size(), false);
+      for (size_t i = 0; i < count; ++i) taken[i * fold.fit.size() / count] = true;
+      for (size_t i = 0; i < taken.size(); ++i) {
+        if (taken[i]) {
+          part.fit.push_back(fold.fit[i]);
+        } else if (folds_.size() == 1) {
+          part.held_out.push_back(fold.fit[i]);
+        }
+      }
+    }
+    const auto open = [&](std::vector<SampleFold> folds, Bench& bench) -> absl::Status {
+      GQ_ASSIGN_OR_RETURN(bench.ground,
+                          ProvingGround::Create(float_model_, std::move(folds), options_.threads));
+      GQ_ASSIGN_OR_RETURN(bench.plain, bench.ground.Measure(state.result.model));
+      bench.now = bench.plain;
+      return absl::OkStatus();
+    };
+    GQ_RETURN_IF_ERROR(open(folds_, beside_fit_));
+    return open(std::move(quick), beside_quick_);
+  }
+
+  static absl::Status Update(const RecoveryState& state, Bench& bench) {
+    if (!bench.now.empty()) return absl::OkStatus();
+    GQ_ASSIGN_OR_RETURN(bench.now, bench.ground.Measure(state.result.model));
+    return absl::OkStatus();
+  }
+
+  Bench& BenchOf(const RecoveryPass& pass) {
+    return pass.FitsSamples() ? beside_fit_ : beside_quick_;
+  }
+
+  // `state` as the pass, in one of its variants, leaves it after learning from `samples`; how much
+  // it changed.
+  absl::StatusOr<int> RunPass(const RecoveryPass& pass, int variant,
+                              const std::vector<Sample>& samples, base::Reporter& reporter,
+                              RecoveryState& state) {
+    RecoveryData data = Data(samples, reporter);
+    data.variant = variant;
+    GQ_ASSIGN_OR_RETURN(const int changed, pass.Run(data, state));
+    if (state.stale) GQ_RETURN_IF_ERROR(Requantize(inputs_, data_, reporter, state));
+    return changed;
+  }
+
   absl::StatusOr<nlohmann::json> Try(const RecoveryPass& pass, RecoveryState& state) {
     const auto start = std::chrono::steady_clock::now();
     nlohmann::json entry = {{"name", pass.name()}, {"changed", 0}, {"gain_db", 0}, {"kept", false}};
@@ -138,11 +190,8 @@ class Recovery {
     Judgement judgement;
     for (int variant = 0; variant < pass.variants(); ++variant) {
       RecoveryState candidate = state;
-      absl::StatusOr<int> changed = pass.Run(Data(variant), candidate);
-      if (changed.ok() && candidate.stale) {
-        const absl::Status status = Requantize(inputs_, data_, reporter_, candidate);
-        if (!status.ok()) changed = status;
-      }
+      const absl::StatusOr<int> changed =
+          RunPass(pass, variant, folds_[0].fit, reporter_, candidate);
       if (!changed.ok()) {
         if (base::GetReason(changed.status()) == base::Reason::kCancelled) return changed.status();
         const std::string why(base::FromAbsl(changed.status().message()));
@@ -151,7 +200,7 @@ class Recovery {
         return entry;
       }
       if (*changed == 0) continue;
-      GQ_ASSIGN_OR_RETURN(Judgement judged, Judge(pass, state, candidate));
+      GQ_ASSIGN_OR_RETURN(Judgement judged, Judge(pass, state, candidate, variant));
       const bool better =
           judged.kept == judgement.kept ? judged.gain > judgement.gain : judged.kept;
       if (entry["changed"] != 0 && !better) continue;
@@ -163,11 +212,14 @@ class Recovery {
       before_rounding_.reset();
       if (pass.name() == CompensatedRounding().name()) before_rounding_ = state;
       state = *std::move(best);
-      now_ = std::move(judgement.after);
+      beside_fit_.now.clear();
+      beside_quick_.now.clear();
+      BenchOf(pass).now = std::move(judgement.after);
       now_rounded_ = std::move(judgement.rounded);
     }
     entry["gain_db"] = judgement.gain;
     entry["standard_error_db"] = judgement.standard_error;
+    entry["outputs_gain_db"] = judgement.outputs_gain;
     entry["kept"] = judgement.kept;
     entry["seconds"] = Seconds(start);
     reporter_.Info("Recover",
@@ -181,16 +233,31 @@ class Recovery {
 
   struct Judgement {
     double gain = 0, standard_error = 0;
+    std::vector<double> outputs_gain;
     bool kept = false;
-    OutputErrors after, rounded;  // as now_ and now_rounded_
+    OutputErrors after, rounded;  // as Bench::now and now_rounded_
   };
 
   absl::StatusOr<Judgement> Judge(const RecoveryPass& pass, const RecoveryState& state,
-                                  const RecoveryState& candidate) {
+                                  const RecoveryState& candidate, int variant) {
     const bool behind =
         pass.JudgedBehindRounding() && Wants(options_, CompensatedRounding().name());
+    Bench& bench = BenchOf(pass);
+    GQ_RETURN_IF_ERROR(Update(state, bench));
     Judgement judgement;
-    GQ_ASSIGN_OR_RETURN(judgement.after, held_out_.Measure(candidate.result.model));
+    if (pass.FitsSamples()) {
+      const auto fit = [&](const std::vector<Sample>& samples) -> absl::StatusOr<graph::Model> {
+        RecoveryState copy = state;
+        base::NullReporter quiet;
+        GQ_RETURN_IF_ERROR(RunPass(pass, variant, samples, quiet, copy).status());
+        GQ_RETURN_IF_ERROR(CheckCancelled());
+        return std::move(copy.result.model);
+      };
+      GQ_ASSIGN_OR_RETURN(judgement.after,
+                          bench.ground.MeasureFitted(fit, &candidate.result.model));
+    } else {
+      GQ_ASSIGN_OR_RETURN(judgement.after, bench.ground.Measure(candidate.result.model));
+    }
     if (behind) {
       if (now_rounded_.empty()) {
         GQ_ASSIGN_OR_RETURN(now_rounded_, MeasureBehindRounding(state));
@@ -201,57 +268,73 @@ class Recovery {
     const auto better = [behind](const OutputErrors& plain, const OutputErrors& rounded) {
       return behind && Mean(rounded) > Mean(plain) ? &rounded : &plain;
     };
-    const OutputErrors& before = *better(now_, now_rounded_);
+    const OutputErrors& before = *better(bench.now, now_rounded_);
     const OutputErrors& after = *better(judgement.after, judgement.rounded);
     const Gain gain = GainOf(before, after);
     judgement.gain = gain.decibels;
     judgement.standard_error = gain.standard_error;
-    judgement.kept = gain.decibels >= pass.least_gain() && NoOutputSuffers(after, before, plain_);
+    for (size_t i = 0; i < after.size(); ++i) {
+      judgement.outputs_gain.push_back(after[i].Decibels() - before[i].Decibels());
+    }
+    judgement.kept =
+        gain.decibels >= pass.least_gain() && NoOutputSuffers(after, before, bench.plain);
     return judgement;
   }
 
   // What the outputs would be after a rounding that learns from few samples.
   absl::StatusOr<OutputErrors> MeasureBehindRounding(const RecoveryState& state) {
-    RecoveryState copy = state;
-    base::NullReporter quiet;
-    RecoveryData data = {float_model_, data_.inputs(), quick_, inputs_.origin, quiet};
-    data.quick = true;
-    GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, copy).status());
-    if (reporter_.Cancelled()) {
-      return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
-    }
-    return held_out_.Measure(copy.result.model);
+    return beside_quick_.ground.MeasureFitted(
+        [&](const std::vector<Sample>& samples) -> absl::StatusOr<graph::Model> {
+          RecoveryState copy = state;
+          base::NullReporter quiet;
+          RecoveryData data = Data(samples, quiet);
+          data.quick = true;
+          GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, copy).status());
+          GQ_RETURN_IF_ERROR(CheckCancelled());
+          return std::move(copy.result.model);
+        });
+  }
+
+  absl::Status CheckCancelled() const {
+    if (!reporter_.Cancelled()) return absl::OkStatus();
+    return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");
   }
 
   // Few samples are too precious to be only measured on: where rounding was the last pass that was
   // kept, it is done once more with all of them. The figures are those from before.
   absl::StatusOr<bool> FitToAll(RecoveryState& state) {
-    const size_t count = split_.fit.size() + split_.held_out.size();
-    if (!before_rounding_ || count >= kManySamples || split_.fit.size() < 2) return false;
-    std::vector<Sample> all = split_.fit;
-    all.insert(all.end(), split_.held_out.begin(), split_.held_out.end());
+    const auto& [fit, held_out] = folds_[0];
+    if (!before_rounding_ || fit.size() + held_out.size() >= kManySamples || fit.size() < 2) {
+      return false;
+    }
+    std::vector<Sample> all = fit;
+    all.insert(all.end(), held_out.begin(), held_out.end());
     RecoveryState again = *std::move(before_rounding_);
-    const RecoveryData data = {float_model_, data_.inputs(), all, inputs_.origin, reporter_};
-    GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, again).status());
+    GQ_RETURN_IF_ERROR(CompensatedRounding().Run(Data(all, reporter_), again).status());
     state = std::move(again);
     return true;
   }
 
-  RecoveryData Data(int variant) const {
-    return {float_model_, data_.inputs(), split_.fit, inputs_.origin, reporter_, variant};
+  RecoveryData Data(const std::vector<Sample>& samples, base::Reporter& reporter) const {
+    return {.float_model = float_model_,
+            .inputs = data_.inputs(),
+            .samples = samples,
+            .origin = inputs_.origin,
+            .reporter = reporter,
+            .threads = options_.threads,
+            .bias_bits = options_.bias_bits};
   }
 
   const graph::Model& float_model_;
   const RecoverOptions& options_;
-  const SampleSplit split_;
-  std::vector<Sample> quick_;  // some of split_.fit
-  const HeldOut held_out_;
+  const std::vector<SampleFold> folds_;
+  Bench beside_fit_;
+  Bench beside_quick_;
   base::Reporter& reporter_;
   const QuantizeInputs& inputs_;
   runtime::DataSet& data_;
-  // Of the outputs in dB: without recovery, as they are, and as a quick rounding would leave them
-  // (empty until somebody asks).
-  OutputErrors plain_, now_, now_rounded_;
+  // As a quick rounding would leave the outputs, on beside_quick_; empty until somebody asks.
+  OutputErrors now_rounded_;
   std::optional<RecoveryState> before_rounding_;  // when nothing else was kept behind it
 };
 
@@ -275,9 +358,10 @@ std::span<const RecoveryPass* const> RecoveryPasses() {
   static const FloatFunctions kFunctions;
   static const SmoothChannels kSmooth;
   static const EqualizeChannels kEqualize;
-  static const RecoveryPass* const kPasses[] = {&kFolding,   &kMasks,     &kRanges,
-                                                &kResiduals, &kFunctions, &kSmooth,
-                                                &kEqualize,  &kRounding,  &kBias};
+  static const WideBias kWideBias;
+  static const RecoveryPass* const kPasses[] = {&kFolding,   &kMasks,  &kRanges,   &kResiduals,
+                                                &kFunctions, &kSmooth, &kEqualize, &kWideBias,
+                                                &kRounding,  &kBias};
   return kPasses;
 }
 
@@ -317,15 +401,14 @@ absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
   if (options.passes.empty() || data.random() || !HasFloatOutput(float_model)) return plain;
   const int64_t sample_bytes = std::max<int64_t>(1, 2 * PeakLiveBytes(float_model));
   const int64_t fitting = std::max<int64_t>(2, options.max_bytes / sample_bytes);
-  GQ_ASSIGN_OR_RETURN(SampleSplit split, ReadSamples(data, std::min(options.max_samples, fitting)));
+  GQ_ASSIGN_OR_RETURN(std::vector<SampleFold> folds,
+                      ReadSamples(data, std::min(options.max_samples, fitting)));
   auto table = plain.table;
   RecoveryState state{.source = float_model,
                       .config = config,
                       .table = std::move(table),
                       .result = std::move(plain)};
-  GQ_ASSIGN_OR_RETURN(HeldOut held_out, HeldOut::Create(float_model, split.held_out));
-  Recovery recovery(float_model, options, std::move(split), std::move(held_out), reporter, inputs,
-                    data);
+  Recovery recovery(float_model, options, std::move(folds), reporter, inputs, data);
   GQ_RETURN_IF_ERROR(recovery.Run(state));
   GQ_RETURN_IF_ERROR(recovery.NoteRescaled(state));
   state.result.table = std::move(state.table);

@@ -18,6 +18,10 @@ struct RecoverOptions {
   int64_t max_samples = 32;
   // Bytes that the tensors between two layers may take; fewer samples are used when they are large.
   int64_t max_bytes = int64_t{1} << 30;
+  // Widths of a bias beside int8 that the device takes (16, 32), the one to prefer first.
+  std::vector<int> bias_bits = {32};
+  // Threads of the work; the result does not depend on them.
+  int threads = 1;
 };
 
 // "none" (no passes), "auto" (all) or names separated by commas. INVALID_FLAG with the names there
@@ -28,7 +32,8 @@ absl::StatusOr<RecoverOptions> ParseRecover(std::string_view text);
 // on, it raises the mean signal-to-noise ratio over the outputs and no output loses against the
 // model without recovery by more than chance explains. The report gets "recovery": {"before_db",
 // "after_db", "outputs_before_db", "outputs_db", "fit_samples", "held_out_samples", "passes":
-// [{"name", "changed", "gain_db", "standard_error_db", "kept", "seconds"}], "seconds"}.
+// [{"name", "changed", "gain_db", "standard_error_db", "outputs_gain_db", "kept", "seconds"}],
+// "seconds"}.
 // Deterministic. Errors as Quantize's; a pass that fails is left out with a warning.
 absl::StatusOr<QuantizeResult> QuantizeWithRecovery(
     const graph::Model& float_model, const QuantizeConfig& config, const RecoverOptions& options,

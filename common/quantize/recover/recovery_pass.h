@@ -19,8 +19,10 @@ struct RecoveryData {
   const std::vector<Sample>& samples;  // to fit on; the gain is measured on others
   const ModelOrigin* origin;           // null where names are those of float_model
   base::Reporter& reporter;
-  int variant = 0;     // which of a pass's variants to run
-  bool quick = false;  // an estimate will do
+  int variant = 0;                 // which of a pass's variants to run
+  bool quick = false;              // an estimate will do
+  int threads = 1;                 // what a pass finds does not depend on it
+  std::span<const int> bias_bits;  // widths of a bias beside int8 that the device takes
 };
 
 // Where recovery stands. A pass changes the quantized model itself, or what it is made from; then
@@ -50,6 +52,9 @@ class RecoveryPass {
   // True for a pass that gives the weights other things to do: what it is worth shows only behind
   // "rounding", so it is judged behind a quick run of it.
   virtual bool JudgedBehindRounding() const { return false; }
+  // True for a pass that fits numbers to RecoveryData::samples, so that only samples beside them
+  // tell what it is worth.
+  virtual bool FitsSamples() const { return false; }
   // Ways in which the pass can run; the best one counts.
   virtual int variants() const { return 1; }
   // Decibels below which the pass is not worth what it costs.

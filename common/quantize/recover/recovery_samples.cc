@@ -7,11 +7,23 @@
 namespace gq::quantize {
 namespace {
 
-bool IsHeldOut(size_t sample) { return sample % 8 == 1 || sample % 8 == 4 || sample % 8 == 6; }
+constexpr size_t kLeastForTwo = 6;
+
+// Of eight samples those that one fold or the other holds out.
+constexpr bool kHeldOut[2][8] = {{false, true, false, false, true, false, true, false},
+                                 {true, false, false, true, false, true, false, false}};
+
+SampleFold Fold(const std::vector<Sample>& samples, const bool (&held_out)[8]) {
+  SampleFold fold;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    (held_out[i % 8] ? fold.held_out : fold.fit).push_back(samples[i]);
+  }
+  return fold;
+}
 
 }  // namespace
 
-absl::StatusOr<SampleSplit> ReadSamples(runtime::DataSet& data, int64_t wanted) {
+absl::StatusOr<std::vector<SampleFold>> ReadSamples(runtime::DataSet& data, int64_t wanted) {
   const int64_t count = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, data.size()));
   std::vector<Sample> samples;
   for (int64_t i = 0; i < count; ++i) {
@@ -19,12 +31,12 @@ absl::StatusOr<SampleSplit> ReadSamples(runtime::DataSet& data, int64_t wanted) 
     GQ_ASSIGN_OR_RETURN(const auto read, data.Read(i * data.size() / count, &sample));
     if (read == runtime::DataSet::ReadResult::kSample) samples.push_back(std::move(sample));
   }
-  SampleSplit split;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    (IsHeldOut(i) ? split.held_out : split.fit).push_back(std::move(samples[i]));
+  std::vector<SampleFold> folds = {Fold(samples, kHeldOut[0])};
+  if (folds[0].held_out.empty()) folds[0].held_out = folds[0].fit;
+  if (samples.size() >= kLeastForTwo && samples.size() < kManySamples) {
+    folds.push_back(Fold(samples, kHeldOut[1]));
   }
-  if (split.held_out.empty()) split.held_out = split.fit;
-  return split;
+  return folds;
 }
 
 absl::Status Requantize(const QuantizeInputs& inputs, runtime::DataSet& data,

@@ -9,13 +9,17 @@
 
 namespace gq::quantize {
 
-struct SampleSplit {
+struct SampleFold {
   std::vector<Sample> fit;
-  std::vector<Sample> held_out;  // three of eight
+  std::vector<Sample> held_out;
 };
 
-// At most `wanted` samples spread over the whole set. A single one serves for both.
-absl::StatusOr<SampleSplit> ReadSamples(runtime::DataSet& data, int64_t wanted);
+// From this many samples on one fold is enough.
+inline constexpr size_t kManySamples = 24;
+
+// At most `wanted` samples spread over the whole set, three of eight held out. A single one serves
+// for both. Where they are few, but six at least, a second fold holds out another three of eight.
+absl::StatusOr<std::vector<SampleFold>> ReadSamples(runtime::DataSet& data, int64_t wanted);
 
 // Makes state.result from state.source and state.config, with state.table where it has ranges.
 absl::Status Requantize(const QuantizeInputs& inputs, runtime::DataSet& data,

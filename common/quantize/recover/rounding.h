@@ -1,4 +1,5 @@
-// Rounding of a layer's weights so that the errors of the single weights cancel in its output.
+// Rounding of a layer's weights so that the errors of the single weights cancel in its output. No
+// result depends on `threads`.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ struct Quadratic {
   RowMatrix target;   // G, M x K
 
   // Sum over all rows.
-  double Value(const RowMatrix& weights) const;
+  double Value(const RowMatrix& weights, int threads = 1) const;
 };
 
 struct LeastSquaresOptions {
@@ -36,15 +37,16 @@ Quadratic OutputError(const Moments& moments, const RowMatrix& float_weights,
 class ColumnRounder {
  public:
   // Factors H once, for any number of scales.
-  explicit ColumnRounder(const Quadratic& error);
+  explicit ColumnRounder(const Quadratic& error, int threads = 1);
 
   // Integers in [-limit, limit] that stand for q * scale.
   RowMatrix Round(double scale, int limit) const;
 
  private:
+  int threads_;
   std::vector<Eigen::Index> order_;
-  RowMatrix minimum_;      // K x M, in this order
-  Eigen::MatrixXd upper_;  // Cholesky factor of the inverse of H
+  RowMatrix minimum_;  // K x M, in this order
+  RowMatrix upper_;    // U with U^T U = the inverse of H
 };
 
 // Nearest integers, without compensation.
@@ -54,6 +56,6 @@ RowMatrix RoundNearest(const RowMatrix& weights, double scale, int limit);
 // nothing moves or `sweeps` are over; with `pairs`, pairs of neighbouring values by one step each
 // as well (for small K).
 void DescendCoordinates(const Quadratic& error, double scale, int limit, int sweeps, bool pairs,
-                        RowMatrix* integers);
+                        RowMatrix* integers, int threads = 1);
 
 }  // namespace gq::quantize

@@ -64,7 +64,7 @@ class Smoother {
       if (layer.shape.kind != LayerKind::kDense || !layer.channel_scales.empty()) continue;
       if (EntryOf(layer) || ExitOf(layer)) layers_.push_back(layer);
     }
-    StagedRun floats(source_, data_.inputs, data_.samples);
+    StagedRun floats(source_, data_.inputs, data_.samples, data_.threads);
     for (const Layer& layer : layers_) {
       if (data_.reporter.Cancelled()) {
         return base::MakeError(base::Reason::kCancelled, "The quantization was cancelled");

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "common/base/status.h"
+#include "common/quantize/recover/parallel.h"
 #include "common/runtime/session.h"
 
 namespace gq::quantize {
@@ -23,10 +24,11 @@ std::vector<std::string> Reads(const onnx::NodeProto& node) {
 }  // namespace
 
 StagedRun::StagedRun(const graph::Model& model, const std::vector<runtime::InputSpec>& inputs,
-                     const std::vector<Sample>& samples)
+                     const std::vector<Sample>& samples, int threads)
     : model_(model),
       index_(model.graph()),
       num_samples_(samples.size()),
+      threads_(threads),
       done_(static_cast<size_t>(model.graph().node_size()), false) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     Value value;
@@ -138,11 +140,13 @@ absl::StatusOr<std::vector<runtime::Tensor>> StagedRun::Compute(const std::strin
     options.spinning = false;
     GQ_ASSIGN_OR_RETURN(const runtime::Session session, runtime::Session::Create(piece, options));
     std::vector<std::vector<runtime::Tensor>> results(num_samples_);
-    for (size_t i = 0; i < num_samples_; ++i) {
+    std::vector<const Value*> sources;
+    for (const auto& input : session.inputs()) sources.push_back(&values_[input.name]);
+    GQ_RETURN_IF_ERROR(ForEach(num_samples_, threads_, [&](size_t i) {
       Sample feed;
-      for (const auto& input : session.inputs()) feed.push_back(values_[input.name].samples[i]);
-      GQ_RETURN_IF_ERROR(session.Run(feed, &results[i]));
-    }
+      for (const Value* source : sources) feed.push_back(source->samples[i]);
+      return session.Run(feed, &results[i]);
+    }));
     for (size_t output = 0; output < session.outputs().size(); ++output) {
       Value value;
       for (auto& result : results) value.samples.push_back(std::move(result[output]));

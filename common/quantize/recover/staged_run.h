@@ -27,9 +27,9 @@ using Sample = std::vector<runtime::Tensor>;
 // sample, until its last reader has run. Not thread-safe.
 class StagedRun {
  public:
-  // `model` and `samples` must outlive this.
+  // `model` and `samples` must outlive this. Samples run side by side on `threads` threads.
   StagedRun(const graph::Model& model, const std::vector<runtime::InputSpec>& inputs,
-            const std::vector<Sample>& samples);
+            const std::vector<Sample>& samples, int threads = 1);
 
   // The tensor for every sample. It must not have been needed and given up before.
   // RUNTIME_FAILED, MODEL_UNSUPPORTED (values that are no tensors).
@@ -51,6 +51,7 @@ class StagedRun {
   const graph::Model& model_;
   graph::GraphIndex index_;
   size_t num_samples_;
+  int threads_;
   std::vector<bool> done_;  // by node
   absl::flat_hash_map<std::string, Value> values_;
 };
