@@ -41,9 +41,10 @@ struct Verdict {
   Judgement default_judgement;    // of the task type's default goal, always
 };
 
-// The default goal of the task type (workflow.md, "Verdict by task type"). `detection` is absent
-// when the outputs are no decoded boxes. An output with a NaN or an infinity that the reference
-// does not have misses every goal.
+// The default goal of the task type (workflow.md, "Verdict by task type"); of several outputs each
+// counts by its kind, those with one row of class scores a sample by their winner. `detection` is
+// absent when the outputs are no decoded boxes. An output with a NaN or an infinity that the
+// reference does not have misses every goal.
 Judgement JudgeByTask(graph::TaskType task, std::span<const OutputReport> outputs,
                       const std::optional<DetectionFigures>& detection);
 

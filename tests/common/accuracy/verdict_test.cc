@@ -45,6 +45,27 @@ TEST(VerdictTest, EveryOutputHasToHold) {
             VerdictResult::kGoalNotMet);
 }
 
+// Of several outputs each is judged by its kind: class scores of a sample by the winner, whatever
+// their PSNR; those of places by their values.
+TEST(VerdictTest, SeveralOutputsAreJudgedEachByItsKind) {
+  OutputReport scores = Classes(100, 50);
+  scores.figures.samples = 50;
+  EXPECT_EQ(Default(TaskType::kRegression, {scores, Regression(40, 100)}), VerdictResult::kGoalMet);
+  EXPECT_EQ(Default(TaskType::kRegression, {scores, Regression(29, 100)}),
+            VerdictResult::kGoalNotMet);
+  scores.classes->agreement = 98;
+  const std::vector<OutputReport> outputs = {scores, Regression(40, 100)};
+  const Judgement judgement = JudgeByTask(TaskType::kRegression, outputs, std::nullopt);
+  EXPECT_EQ(judgement.result, VerdictResult::kGoalNotMet);
+  EXPECT_THAT(judgement.reason, HasSubstr("'scores' has the same top-1 class as FP32 on 98.00 %"));
+  OutputReport steps = Classes(100, 400);  // eight rows a sample
+  steps.figures.samples = 50;
+  EXPECT_EQ(Default(TaskType::kRegression, {steps, Regression(40, 100)}),
+            VerdictResult::kGoalNotMet);
+  // A single output of a model whose task is not classification counts by its values.
+  EXPECT_EQ(Default(TaskType::kRegression, {scores}), VerdictResult::kGoalNotMet);
+}
+
 TEST(VerdictTest, ThePassRateDecidesOnlyWhereTheStepAllowsIt) {
   const std::vector<OutputReport> outputs = {Regression(40, 12, 50)};
   const Judgement judgement = JudgeByTask(TaskType::kRegression, outputs, std::nullopt);
