@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/quantize/dynamic_lstm.h"
 #include "common/quantize/int4_blocks.h"
 #include "common/quantize/names.h"
 #include "common/quantize/parameters.h"
@@ -72,6 +73,7 @@ class DynamicWriter {
       GQ_RETURN_IF_ERROR(WriteTable(node));
       return true;
     }
+    if (graph::IsOp(node, "LSTM")) return WriteLstm(node);
     const bool dense = graph::IsOp(node, "MatMul") || graph::IsOp(node, "Gemm");
     if (!dense && !graph::IsOp(node, "Conv")) {
       Refuse(node, node.op_type() == "ConvTranspose"
@@ -96,18 +98,35 @@ class DynamicWriter {
     GQ_ASSIGN_OR_RETURN(Dense product, DenseOf(node, *weight));
     std::string input = node.input(0);
     if (graph::AttributeInt(node, "transA", 0) > 0) input = Transposed(node);
+    const bool in_int8 = IsGivenInt8(node);
     const bool blocks =
-        context_.config.dynamic == DynamicForm::kInt4Blocks && product.dims.size() == 2;
+        context_.config.dynamic == DynamicForm::kInt4Blocks && product.dims.size() == 2 && !in_int8;
     const std::string output = Output(node, !product.bias.empty());
     if (blocks) {
       WriteBlocks(node, input, product, output);
     } else {
-      FallBack(node, "a weight of more than two dimensions takes no int4");
+      FallBack(node, in_int8 ? "named by the configuration"
+                             : "a weight of more than two dimensions takes no int4");
       WriteMatMulInteger(node, input, product, output);
     }
     if (!product.bias.empty())
       Add("Add", node.name() + "_bias", {output, product.bias}, node.output(0));
     return true;
+  }
+
+  absl::StatusOr<bool> WriteLstm(const onnx::NodeProto& node) {
+    if (std::string why = WhyLstmStaysFloat(node, context_); !why.empty()) {
+      Refuse(node, std::move(why));
+      return false;
+    }
+    FallBack(node, "an LSTM takes no int4");
+    GQ_ASSIGN_OR_RETURN(nodes_->emplace_back(), DynamicLstm(node, per_channel_, context_));
+    return true;
+  }
+
+  bool IsGivenInt8(const onnx::NodeProto& node) const {
+    const TensorOverride* own = context_.targets.Override(node.input(1));
+    return own != nullptr && own->type == TensorProto::INT8;
   }
 
   // With W4 the node has 8 bits for this reason.

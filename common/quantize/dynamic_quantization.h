@@ -10,9 +10,9 @@ namespace gq::quantize {
 //   DynamicQuantizeLinear -> MatMulInteger or ConvInteger -> Cast -> Mul(scales) [-> Add(bias)]
 // with int8 weights (Conv: uint8 around 128, which is what ONNX Runtime's ConvInteger takes), and
 // for W4-A8_dynamic a MatMulNBits of accuracy level 4; a Conv there, or a weight that is no matrix,
-// falls back to 8 bits, which the report says. A large table that Gather takes rows from becomes
-// int8 with one scale a row. Everything else stays float. Attributes (transA, transB, alpha, beta)
-// keep their meaning.
+// falls back to 8 bits, which the report says. An LSTM becomes a DynamicQuantizeLSTM. A large table
+// that Gather takes rows from becomes int8 with one scale a row. Everything else stays float.
+// Attributes (transA, transB, alpha, beta) keep their meaning.
 absl::Status QuantizeDynamically(QuantizeContext& context);
 
 }  // namespace gq::quantize

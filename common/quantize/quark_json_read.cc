@@ -5,7 +5,6 @@
 #include "common/quantize/option_table.h"
 #include "common/quantize/position_json.h"
 #include "common/quantize/quark_json.h"
-#include "common/quantize/recover/recover.h"
 #include "common/quantize/spec_names.h"
 
 namespace gq::quantize {
@@ -132,11 +131,6 @@ class Reader {
     for (size_t i = 0; i < value.items.size(); ++i) {
       const std::string at = StrCat("recovery[", i, "]");
       GQ_RETURN_IF_ERROR(Expect(value.items[i], at, Kind::kString));
-      if (const auto known = ParseRecover(value.items[i].text); !known.ok()) {
-        return Error(value.items[i], at,
-                     StrCat("'", value.items[i].text, "' is no accuracy recovery pass"),
-                     Reason::kConfigInvalid, base::GetHint(known.status()));
-      }
       passes.push_back(value.items[i].text);
     }
     parsed_.config.recovery = std::move(passes);

@@ -8,6 +8,7 @@
 #include "common/base/text.h"
 #include "common/quantize/quantize.h"
 #include "common/quantize/quark_json.h"
+#include "common/quantize/resolved_config.h"
 #include "common/quantize/settings.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/plugins.h"
@@ -84,6 +85,7 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   Stopwatch watch;
   GQ_ASSIGN_OR_RETURN(Strategy strategy, ChooseStrategy(inputs.spec, optimized.user_model,
                                                         optimized.task, &optimized.float_model));
+  strategy.recover.threads = inputs.Threads();
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
   for (const std::string& warning : strategy.warnings) log.Warn("Config", warning);
   GQ_ASSIGN_OR_RETURN(const SampleData data, OpenData(inputs, optimized, strategy.config, log));
@@ -137,7 +139,9 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
     watch.Lap("plugins");
   }
 
-  result.config_json = quantize::WriteQuarkJson(strategy.config);
+  GQ_ASSIGN_OR_RETURN(const quantize::QuantizeConfig resolved,
+                      quantize::ResolvedConfig(strategy.config, optimized.float_model, &origin));
+  result.config_json = quantize::WriteQuarkJson(resolved);
   result.report = std::move(quantized.report);
   result.report["strategy"] = strategy.sentences;
   result.report["engine"] = "native";

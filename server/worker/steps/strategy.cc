@@ -8,6 +8,8 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/calibrate/method.h"
+#include "common/compile/device.h"
+#include "common/quantize/preparation.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/scheme.h"
 #include "common/quantize/settings.h"
@@ -150,9 +152,13 @@ void KeepPostProcessing(const graph::Model& model, graph::TaskType task, Strateg
                                       ")"));
 }
 
-// What --recover says, else everything for int8 weights and static ranges that nobody configured.
+// What --recover or the configuration says, else everything for int8 weights and static ranges that
+// nobody configured.
 std::string RecoverText(const gq::v1::JobSpec& spec, const quantize::QuantizeConfig& config) {
   if (!spec.recover().empty()) return spec.recover();
+  if (config.recovery) {
+    return config.recovery->empty() ? "none" : base::StrJoin(*config.recovery, ",");
+  }
   const bool configured =
       !spec.config_json().empty() || !spec.config_name().empty() || !spec.compat().empty();
   const bool fits = config.weight.type == onnx::TensorProto::INT8 &&
@@ -228,10 +234,24 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   if (derived && spec.scheme().empty() && PowerOfTwo(config)) {
     KeepAttention(float_model != nullptr ? *float_model : user_model, strategy);
   }
-  GQ_ASSIGN_OR_RETURN(strategy.recover, quantize::ParseRecover(RecoverText(spec, config)));
+  auto recover = quantize::ParseRecover(RecoverText(spec, config));
+  if (!recover.ok() && spec.recover().empty()) {
+    return MakeError(Reason::kConfigInvalid,
+                     "'recovery' of the configuration names what is no accuracy recovery pass",
+                     base::GetHint(recover.status()));
+  }
+  GQ_ASSIGN_OR_RETURN(strategy.recover, std::move(recover));
+  strategy.recover.bias_bits = spec.device().empty() && !config.recovery_bias_bits.empty()
+                                   ? config.recovery_bias_bits
+                                   : compile::WideBiasBits(spec.device());
+  if (strategy.recover.bias_bits.empty()) std::erase(strategy.recover.passes, "wide-bias");
   // Ranges that were asked for, or that have no choice, stay.
   if (spec.recover().empty() && (!spec.calibration_method().empty() || PowerOfTwo(config))) {
     std::erase(strategy.recover.passes, "ranges");
+  }
+  if (!strategy.recover.passes.empty() || config.recovery) {
+    config.recovery = strategy.recover.passes;
+    config.recovery_bias_bits = strategy.recover.bias_bits;
   }
   if (!strategy.recover.passes.empty()) {
     strategy.sentences.push_back(
@@ -270,12 +290,8 @@ absl::StatusOr<std::map<std::string, std::vector<int64_t>>> PinnedShapes(
 
 absl::StatusOr<graph::OptimizeOptions> OptimizeOptionsFor(const gq::v1::JobSpec& spec,
                                                           const quantize::QuantizeConfig& config) {
-  graph::OptimizeOptions options;
+  graph::OptimizeOptions options = quantize::PreparationFor(config);
   GQ_ASSIGN_OR_RETURN(options.input_shapes, PinnedShapes(spec));
-  options.optimize = config.options.optimize_model.value_or(true);
-  options.simplify = config.options.simplify_model.value_or(true);
-  options.gemm = config.compatibility == quantize::Compatibility::kQuark;
-  options.npu = config.options.enable_npu_cnn.value_or(PowerOfTwo(config));
   return options;
 }
 

@@ -326,5 +326,62 @@ TEST(NpuConversionTest, SplitBecomesSlices) {
   EXPECT_THAT(NodeNames(applied.model), ElementsAre("y_0", "z_1"));
 }
 
+TEST(BiasCopiesTest, EveryLayerHasItsOwn) {
+  const Applied applied = Apply(
+      BiasCopies(),
+      "g (float[1,1,3,3] x) => (float[1,1,3,3] y) <float[1,1,1,1] w = {2.0}, float[1] b = {1.0}> "
+      "{ c = Conv(x, w, b)\n d = Conv(c, w, b)\n y = Conv(d, w, b) }");
+  EXPECT_EQ(applied.report.changed, 2);
+  EXPECT_EQ(applied.model.graph().node(0).input(2), "b");
+  EXPECT_EQ(applied.model.graph().node(1).input(2), "duplicatedb2");
+  EXPECT_EQ(applied.model.graph().node(2).input(2), "duplicatedb3");
+}
+
+TEST(ClipSixToReluTest, OnlyFromZeroToSix) {
+  const Applied applied = Apply(
+      ClipSixToRelu(),
+      "g (float[1,4] x) => (float[1,4] y) <float low = {0.0}, float six = {6.0}, float five = "
+      "{5.0}> { [a] c = Clip(x, low, six)\n [b] y = Clip(c, low, five) }");
+  EXPECT_EQ(applied.model.graph().node(0).op_type(), "Relu");
+  EXPECT_EQ(applied.model.graph().node(0).name(), "a");
+  EXPECT_EQ(applied.model.graph().node(1).op_type(), "Clip");
+}
+
+// Channel 0: weights 4 and 1 before and behind, so sqrt(4 * 1) = 2 on both sides; the pair comes
+// twice in Quark's order and the second time finds it done. Channel 1: 0.2 and 0.2 sum up to less
+// than 0.5, it stays.
+TEST(CrossLayerEqualizationTest, WeightsAroundAReluBecomeAlike) {
+  const Applied applied = Apply(
+      CrossLayerEqualization(),
+      "g (float[1,1] x) => (float[1,1] y) <float[2,1] w = {4.0, 0.2}, float[2] b = {0.5, 0.1}, "
+      "float[1,2] v = {1.0, 0.2}> { a = Gemm <transB = 1> (x, w, b)\n r = Relu(a)\n y = Gemm "
+      "<transB = 1> (r, v) }");
+  const auto values = [&](const char* name) {
+    const auto view = applied.model.Data(*applied.model.FindInitializer(name));
+    return *view->ToFloats();
+  };
+  EXPECT_THAT(values("w"), ElementsAre(2.0f, 0.2f));
+  EXPECT_THAT(values("b"), ElementsAre(0.25f, 0.1f));
+  EXPECT_THAT(values("v"), ElementsAre(2.0f, 0.2f));
+}
+
+TEST(CrossLayerEqualizationTest, WithADepthwiseConvolutionBetween) {
+  // 8, 1 and 1 have the geometric mean 2.
+  const Applied applied = Apply(
+      CrossLayerEqualization(),
+      "g (float[1,1,2,2] x) => (float[1,1,2,2] y) <float[2,1,1,1] w = {8.0, 1.0}, float[2,1,1,1] d "
+      "= {1.0, 1.0}, float[1,2,1,1] v = {1.0, 1.0}> { a = Conv <group = 1> (x, w)\n b = Conv "
+      "<group = 2> (a, d)\n c = Relu(b)\n y = Conv <group = 1> (c, v) }");
+  EXPECT_GT(applied.report.changed, 0);
+}
+
+TEST(CrossLayerEqualizationTest, WhatIsSeenOutsideStays) {
+  const Applied applied = Apply(
+      CrossLayerEqualization(),
+      "g (float[1,1] x) => (float[1,1] y, float[1,1] r) <float[1,1] w = {4.0}, float[1,1] v = "
+      "{1.0}> { a = Gemm <transB = 1> (x, w)\n r = Relu(a)\n y = Gemm <transB = 1> (r, v) }");
+  EXPECT_EQ(applied.report.changed, 0);
+}
+
 }  // namespace
 }  // namespace gq::graph

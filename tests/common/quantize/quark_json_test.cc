@@ -81,6 +81,19 @@ TEST(QuarkJsonTest, ErrorsNameLineColumnAndPath) {
   EXPECT_EQ(ErrorOf("{\"exclude\": {\"node_names\": [\"^stem\"]}}", true), "");
 }
 
+TEST(QuarkJsonTest, RecoveryIsAListOfPasses) {
+  const auto parsed = ParseQuarkJson(
+      R"({"recovery": ["folding", "rounding"], "recovery_bias_bits": [32], "include_cle": true})",
+      "c.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(*parsed->config.recovery, testing::ElementsAre("folding", "rounding"));
+  EXPECT_TRUE(parsed->config.include_cle);
+  const auto again = ParseQuarkJson(WriteQuarkJson(parsed->config), "again");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->config == parsed->config);
+  EXPECT_THAT(ErrorOf("{\"recovery\": \"auto\"}"), HasSubstr("expected"));
+}
+
 TEST(QuarkJsonTest, NullWeightsAndBlockFormatsAreErrors) {
   EXPECT_THAT(ErrorOf("{\"global_config\": {\"weight\": null}}"), HasSubstr("must not be null"));
   EXPECT_THAT(ErrorOf("{\"global_config\": {\"weight\": {\"spec\": \"MX6Spec\"}}}"),

@@ -62,6 +62,24 @@ TEST(StrategyTest, CompatibilityIsTakenOver) {
   EXPECT_EQ(strategy->config.compatibility, quantize::Compatibility::kQuark);
 }
 
+TEST(StrategyTest, AConfigurationMayNameRecoveryPasses) {
+  JobSpec spec;
+  spec.set_config_json(R"({"recovery": ["rounding", "folding"]})");
+  auto strategy = Choose(spec);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_THAT(strategy->recover.passes, testing::ElementsAre("rounding", "folding"));
+  EXPECT_EQ(strategy->config.recovery, strategy->recover.passes);
+  spec.set_recover("none");  // the flag wins
+  strategy = Choose(spec);
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_TRUE(strategy->recover.passes.empty());
+  spec.clear_recover();
+  spec.set_config_json(R"({"recovery": ["magic"]})");
+  const absl::Status status = Choose(spec).status();
+  EXPECT_EQ(base::GetReason(status), Reason::kConfigInvalid);
+  EXPECT_THAT(base::GetHint(status), HasSubstr("rounding"));
+}
+
 TEST(StrategyTest, AMethodThatTheSchemeCannotUseIsRefused) {
   JobSpec spec;
   spec.set_scheme("vint8");
