@@ -163,7 +163,8 @@ endfunction()
 
 # --- Shared precompiled headers ----------------------------------------------------------------
 # gq_precompiled(<set> DEPS <targets> HEADERS <headers>): headers of libraries that most files of
-# several parts read; parsing them takes the larger half of a compiler's run. Never headers of ours.
+# several parts read; parsing them takes the larger half of a compiler's run. Never headers of ours,
+# but those that protoc makes of the contract, which are large and change seldom.
 # EXECUTABLE: for programs and tests, whose code is compiled with -fPIE.
 function(gq_precompiled set)
   if(GQ_SANITIZE MATCHES "fuzzer")
@@ -183,15 +184,21 @@ set(gq_standard_headers <algorithm> <cmath> <cstdint> <filesystem> <functional> 
   <memory> <optional> <set> <span> <string> <string_view> <unordered_map> <unordered_set> <utility>
   <vector> <absl/status/statusor.h> <nlohmann/json.hpp>)
 set(gq_engine_headers ${gq_standard_headers} <onnx/onnx_pb.h>)
+set(gq_contract_headers <gq/v1/agent_service.pb.h> <gq/v1/board_service.pb.h>
+  <gq/v1/job_service.pb.h>)
 set(gq_service_headers ${gq_standard_headers} <absl/synchronization/mutex.h> <absl/time/time.h>
-  <grpcpp/grpcpp.h>)
+  <CLI/App.hpp> <grpcpp/grpcpp.h> ${gq_contract_headers})
 set(gq_json_dependencies absl::status absl::statusor nlohmann_json::nlohmann_json)
+set(gq_service_dependencies ${gq_json_dependencies} gq::proto CLI11::CLI11 gRPC::grpc++)
 gq_precompiled(engine DEPS ${gq_json_dependencies} gq::onnx HEADERS ${gq_engine_headers})
-gq_precompiled(service DEPS ${gq_json_dependencies} gRPC::grpc++ HEADERS ${gq_service_headers})
+gq_precompiled(service DEPS ${gq_service_dependencies} HEADERS ${gq_service_headers})
+# Programs that work on models for the service.
+gq_precompiled(step DEPS ${gq_json_dependencies} gq::onnx gq::proto absl::time
+  HEADERS ${gq_engine_headers} <absl/time/time.h> ${gq_contract_headers})
 if(GQ_BUILD_TESTS)
   gq_precompiled(engine_test EXECUTABLE DEPS ${gq_json_dependencies} gq::onnx GTest::gmock
     HEADERS ${gq_engine_headers} <gmock/gmock.h> <gtest/gtest.h>)
-  gq_precompiled(service_test EXECUTABLE DEPS ${gq_json_dependencies} gRPC::grpc++ GTest::gmock
+  gq_precompiled(service_test EXECUTABLE DEPS ${gq_service_dependencies} GTest::gmock
     HEADERS ${gq_service_headers} <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 

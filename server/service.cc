@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/channel_args.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -36,10 +37,6 @@ constexpr int kMaxMessage = 32 << 20;
 constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 constexpr auto kShutdownTime = std::chrono::milliseconds(500);
 
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "[::1]" || host == "::1" || host.rfind("127.", 0) == 0;
-}
-
 absl::Status CheckListen(const ServiceOptions& options) {
   if (options.listen.empty()) return absl::OkStatus();
   const size_t colon = options.listen.rfind(':');
@@ -48,7 +45,7 @@ absl::Status CheckListen(const ServiceOptions& options) {
                      "e.g. --listen 127.0.0.1:7443");
   }
   const std::string_view host = std::string_view(options.listen).substr(0, colon);
-  if (!IsLoopback(host) && !options.insecure_listen) {
+  if (!rpc::IsLoopback(host) && !options.insecure_listen) {
     return MakeError(Reason::kInvalidFlag,
                      StrCat("--listen ", options.listen,
                             " can be reached from other hosts, and tokens would go there in clear"),

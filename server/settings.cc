@@ -1,7 +1,5 @@
 #include "server/settings.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "yaml-cpp/yaml.h"
@@ -34,12 +33,7 @@ struct Definition {
 
 std::string DefaultData() {
   if (const char* data = std::getenv("GQ_DATA"); data != nullptr && *data != '\0') return data;
-  if (geteuid() == 0) return "/var/lib/gq";
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
-    return StrCat(state, "/gq");
-  }
-  const char* home = std::getenv("HOME");
-  return StrCat(home == nullptr ? "." : home, "/.local/state/gq");
+  return base::StateFolder().string();
 }
 
 std::vector<Definition> Definitions() {

@@ -1,15 +1,13 @@
 #include "common/harness/plugin.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
 
-#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/harness/yaml_fields.h"
 
 namespace gq::harness {
 namespace {
@@ -25,20 +23,12 @@ constexpr int kMaxSeconds = 86400;
 
 class ManifestReader {
  public:
-  explicit ManifestReader(fs::path file) : file_(std::move(file)) {}
+  explicit ManifestReader(const fs::path& file)
+      : file_(file), fields_(file, "The manifest is described in docs/plugins.md.") {}
 
   absl::StatusOr<Plugin> Read() {
-    GQ_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(file_, kMaxManifest));
-    try {
-      return ReadRoot(YAML::Load(text));
-    } catch (const YAML::Exception& e) {
-      return MakeError(Reason::kConfigInvalid, StrCat(file_.string(), ": ", e.what()));
-    }
-  }
-
- private:
-  absl::StatusOr<Plugin> ReadRoot(const YAML::Node& root) {
-    if (!root.IsMap()) return Bad(root, "expected keys with values");
+    GQ_ASSIGN_OR_RETURN(const YAML::Node root, fields_.Load(kMaxManifest));
+    if (!root.IsMap()) return fields_.Bad(root, "expected keys with values");
     Plugin plugin;
     plugin.folder = file_.parent_path();
     for (const auto& entry : root) {
@@ -48,7 +38,7 @@ class ManifestReader {
          {std::pair{"name", plugin.name.empty()}, std::pair{"version", plugin.version.empty()},
           std::pair{"consent", plugin.consent.empty()},
           std::pair{"command", plugin.command.empty()}}) {
-      if (missing) return Bad(root, StrCat(key, " is missing or empty"));
+      if (missing) return fields_.Bad(root, StrCat(key, " is missing or empty"));
     }
     if (plugin.command[0].find('/') != std::string::npos) {
       plugin.command[0] = (fs::absolute(plugin.folder) / plugin.command[0]).string();
@@ -56,81 +46,57 @@ class ManifestReader {
     return plugin;
   }
 
+ private:
   absl::Status ReadKey(const YAML::Node& name, const YAML::Node& value, Plugin& plugin) {
-    const auto key = name.as<std::string>();
+    GQ_ASSIGN_OR_RETURN(const std::string key, fields_.Key(name));
     const std::pair<std::string_view, std::string*> texts[] = {{"name", &plugin.name},
                                                                {"version", &plugin.version},
                                                                {"description", &plugin.description},
                                                                {"consent", &plugin.consent}};
     for (const auto& [known, field] : texts) {
-      if (key == known) return Get(value, key, "a text", *field);
+      if (key == known) return fields_.Get(value, key, "a text", *field);
     }
-    if (key == "command") return Get(value, key, "a list of texts", plugin.command);
+    if (key == "command") return fields_.Get(value, key, "a list of texts", plugin.command);
     if (key == "time_limit_seconds") {
-      GQ_RETURN_IF_ERROR(Get(value, key, "a number of seconds", plugin.time_limit_seconds));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a number of seconds", plugin.time_limit_seconds));
       if (plugin.time_limit_seconds >= 1 && plugin.time_limit_seconds <= kMaxSeconds) {
         return absl::OkStatus();
       }
-      return Bad(value, "time_limit_seconds: expected 1 to 86400");
+      return fields_.Bad(value, "time_limit_seconds: expected 1 to 86400");
     }
     if (key == "applies_to") return ReadScope(value, plugin);
-    return Unknown(name, {"name", "version", "description", "applies_to", "consent", "command",
-                          "time_limit_seconds"});
+    return fields_.UnknownKey(name, {"name", "version", "description", "applies_to", "consent",
+                                     "command", "time_limit_seconds"});
   }
 
   absl::Status ReadScope(const YAML::Node& scope, Plugin& plugin) {
     if (!scope.IsMap())
-      return Bad(scope, "applies_to: expected stage, schemes, devices, operators");
+      return fields_.Bad(scope, "applies_to: expected stage, schemes, devices, operators");
     for (const auto& entry : scope) {
-      const auto key = entry.first.as<std::string>();
+      GQ_ASSIGN_OR_RETURN(const std::string key, fields_.Key(entry.first));
       const YAML::Node& value = entry.second;
       if (key == "stage") {
         std::string stage;
-        GQ_RETURN_IF_ERROR(Get(value, key, "model or quantized", stage));
+        GQ_RETURN_IF_ERROR(fields_.Get(value, key, "model or quantized", stage));
         if (stage != "model" && stage != "quantized") {
-          return Bad(value, "stage: expected model or quantized");
+          return fields_.Bad(value, "stage: expected model or quantized");
         }
         plugin.stage = stage == "model" ? PluginStage::kModel : PluginStage::kQuantized;
       } else if (key == "schemes") {
-        GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", plugin.schemes));
+        GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a list of texts", plugin.schemes));
       } else if (key == "devices") {
-        GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", plugin.devices));
+        GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a list of texts", plugin.devices));
       } else if (key == "operators") {
-        GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", plugin.operators));
+        GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a list of texts", plugin.operators));
       } else {
-        return Unknown(entry.first, {"stage", "schemes", "devices", "operators"});
+        return fields_.UnknownKey(entry.first, {"stage", "schemes", "devices", "operators"});
       }
     }
     return absl::OkStatus();
   }
 
-  template <typename T>
-  absl::Status Get(const YAML::Node& node, const std::string& key, std::string_view expected,
-                   T& value) {
-    try {
-      value = node.as<T>();
-      return absl::OkStatus();
-    } catch (const YAML::Exception&) {
-      return Bad(node, StrCat(key, ": expected ", expected));
-    }
-  }
-
-  absl::Status Unknown(const YAML::Node& node, const std::vector<std::string>& known) {
-    const auto key = node.as<std::string>();
-    const auto close = base::ClosestNames(key, known, 1);
-    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), "unknown key '", key, "'"),
-                     close.empty() ? StrCat("Keys: ", base::StrJoin(known, ", "), ".")
-                                   : StrCat("Did you mean ", close.front(), "?"));
-  }
-  absl::Status Bad(const YAML::Node& node, std::string_view what) {
-    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), what),
-                     "The manifest is described in docs/plugins.md.");
-  }
-  std::string Place(const YAML::Node& node) const {
-    return StrCat(file_.string(), ":", node.Mark().line + 1, ": ");
-  }
-
   const fs::path file_;
+  const YamlFields fields_;
 };
 
 bool Contains(const std::vector<std::string>& list, std::string_view text) {

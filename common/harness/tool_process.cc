@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/base/child_setup.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -30,7 +31,6 @@ using base::MakeError;
 using base::Reason;
 using base::StrCat;
 
-constexpr int kExecFailed = 127;
 constexpr int kPollMilliseconds = 50;
 constexpr size_t kMaxLine = 16384;
 constexpr size_t kLinesInMessage = 3;
@@ -47,14 +47,6 @@ absl::StatusOr<Pipe> MakePipe() {
     return MakeError(Reason::kInternal, StrCat("pipe: ", std::strerror(errno)));
   }
   return Pipe{FileDescriptor(fds[0]), FileDescriptor(fds[1])};
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 std::vector<std::string> Environment(const std::map<std::string, std::string>& more) {
@@ -110,11 +102,7 @@ struct Prepared {
 };
 
 [[noreturn]] void RunChild(const Prepared& p) {
-  ::setpgid(0, 0);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGCHLD}) ::signal(signal, SIG_DFL);
+  base::BecomeGroupLeader();
   ::dup2(p.in, STDIN_FILENO);
   ::dup2(p.out, STDOUT_FILENO);
   ::dup2(p.out, STDERR_FILENO);
@@ -126,9 +114,7 @@ struct Prepared {
     }
   }
   if (::chdir(p.work_dir) == 0) ::execvpe(p.arguments[0], p.arguments, p.environment);
-  const int error = errno;
-  (void)!::write(p.exec_error, &error, sizeof error);
-  ::_exit(kExecFailed);
+  base::ReportExecError(p.exec_error);
 }
 
 // Cuts bytes into lines.
@@ -186,8 +172,8 @@ class RunningTool {
     const FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     const std::vector<std::string> argument_texts = Arguments(command_);
     const std::vector<std::string> environment_texts = Environment(command_.environment);
-    const std::vector<char*> arguments = Pointers(argument_texts);
-    const std::vector<char*> environment = Pointers(environment_texts);
+    const std::vector<char*> arguments = base::PointersTo(argument_texts);
+    const std::vector<char*> environment = base::PointersTo(environment_texts);
     const Prepared prepared{arguments.data(),
                             environment.data(),
                             command_.work_dir.c_str(),
@@ -203,12 +189,8 @@ class RunningTool {
     if (command_.hold_input) in_ = std::move(in.write);
     out_ = std::move(out.read);
     exec_error.write.Close();
-    int error = 0;
-    ssize_t n;
-    do {
-      n = ::read(exec_error.read.get(), &error, sizeof error);
-    } while (n < 0 && errno == EINTR);
-    if (n != sizeof error) return absl::OkStatus();
+    const int error = base::ReadExecError(exec_error.read.get());
+    if (error == 0) return absl::OkStatus();
     return MakeError(Reason::kToolMissing,
                      StrCat(argument_texts.front(), " cannot be started: ", std::strerror(error)),
                      "Check the path of the tool in the board's options.");
@@ -313,11 +295,7 @@ class RunningTool {
 
 }  // namespace
 
-std::string ToolExit::Describe() const {
-  if (WIFEXITED(status)) return StrCat("ended with status ", WEXITSTATUS(status));
-  const char* name = ::sigabbrev_np(WTERMSIG(status));
-  return StrCat("was ended by signal SIG", name != nullptr ? name : "?");
-}
+std::string ToolExit::Describe() const { return base::DescribeWaitStatus(status); }
 
 absl::StatusOr<ToolExit> RunTool(const ToolCommand& command,
                                  const std::function<void(std::string_view)>& on_line,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "common/base/status.h"

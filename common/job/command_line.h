@@ -1,11 +1,18 @@
 // Parsing a command line without exceptions, with errors and help in the product's form.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/status/statusor.h"
+
+// CLI11 is large; who builds command lines includes it.
+namespace CLI {
+class App;
+class FormatterBase;
+}  // namespace CLI
 
 namespace gq::job {
 

@@ -4,27 +4,35 @@
 
 namespace gq::report {
 
+namespace {
+
+// What a character becomes that HTML, and Markdown with it, takes as its own; empty for all others.
+std::string_view Entity(char c) {
+  switch (c) {
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
 std::string EscapeHtml(std::string_view text) {
   std::string result;
   for (const char c : base::StripControl(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      default:
-        result += c;
+    if (const std::string_view entity = Entity(c); !entity.empty()) {
+      result += entity;
+    } else if (c == '"') {
+      result += "&quot;";
+    } else if (c == '\'') {
+      result += "&#39;";
+    } else {
+      result += c;
     }
   }
   return result;
@@ -34,20 +42,12 @@ std::string EscapeMarkdown(std::string_view text) {
   constexpr std::string_view kActive = "\\`*_{}[]()#|~!@";
   std::string result;
   for (const char c : base::StripControl(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        if (kActive.find(c) != std::string_view::npos) result += '\\';
-        result += c;
+    if (const std::string_view entity = Entity(c); !entity.empty()) {
+      result += entity;
+      continue;
     }
+    if (kActive.find(c) != std::string_view::npos) result += '\\';
+    result += c;
   }
   return result;
 }

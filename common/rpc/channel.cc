@@ -20,11 +20,6 @@ constexpr size_t kTokenLimit = 4096;
 
 bool IsUnixAddress(std::string_view address) { return address.starts_with("unix:"); }
 
-bool IsLoopback(std::string_view address) {
-  const std::string_view host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
-}
-
 absl::Status CheckAddress(const std::string& address) {
   constexpr std::string_view kForms = "Give unix:PATH or HOST:PORT.";
   if (IsUnixAddress(address)) {
@@ -80,6 +75,12 @@ std::filesystem::file_time_type TimeOf(const std::filesystem::path& path) {
 
 }  // namespace
 
+bool IsLoopback(std::string_view host) {
+  if (host == "localhost" || host == "::1" || host == "[::1]") return true;
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Create(const ChannelOptions& options) {
   GQ_RETURN_IF_ERROR(CheckAddress(options.address));
   std::string token = options.token;
@@ -90,7 +91,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::Create(const ChannelOptions& o
   }
 
   const bool is_unix = IsUnixAddress(options.address);
-  const bool is_near = is_unix || IsLoopback(options.address);
+  const bool is_near = is_unix || IsLoopback(options.address.substr(0, options.address.rfind(':')));
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   if (is_unix) {
     credentials = grpc::experimental::LocalCredentials(UDS);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -39,6 +40,10 @@ struct ChannelOptions {
   bool allow_plaintext = false;
   ChannelUse use = ChannelUse::kClient;
 };
+
+// Whether a host (of HOST:PORT) can only be this one: `localhost`, `::1` with or without brackets,
+// or an IPv4 address of 127.0.0.0/8. A name that merely begins like one is not.
+bool IsLoopback(std::string_view host);
 
 // Thread-safe. Connecting happens in the background, at the first call.
 class Channel {

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/child_setup.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/rpc/step_channel.h"
@@ -27,7 +28,6 @@ using base::Reason;
 
 // Ends that the child uses stay clear of the descriptors they are moved to.
 constexpr int kLowestChildFd = 10;
-constexpr int kExecFailed = 127;
 
 struct Ends {
   base::FileDescriptor parent;
@@ -59,13 +59,6 @@ absl::StatusOr<Ends> MakeEventChannel() {
     return KernelError("socketpair");
   }
   return Move(fds[0], fds[1]);
-}
-
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 void SetLimit(int resource, int64_t value) {
@@ -108,11 +101,7 @@ void CloseAbove(int last) {
 }
 
 [[noreturn]] void RunChild(const Prepared& p) {
-  ::setpgid(0, 0);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGCHLD}) ::signal(signal, SIG_DFL);
+  base::BecomeGroupLeader();
 
   ::dup2(p.in, STDIN_FILENO);
   ::dup2(p.out, STDOUT_FILENO);
@@ -130,12 +119,10 @@ void CloseAbove(int last) {
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   // After the change of namespaces, which takes it back.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != p.parent) ::_exit(kExecFailed);
+  if (::getppid() != p.parent) ::_exit(base::kExecFailed);
 
   if (::chdir(p.work_dir) == 0) ::execve(p.arguments[0], p.arguments, p.environment);
-  const int error = errno;
-  (void)!::write(p.exec_error, &error, sizeof error);
-  ::_exit(kExecFailed);
+  base::ReportExecError(p.exec_error);
 }
 
 }  // namespace
@@ -145,9 +132,7 @@ int ChildExit::exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status
 int ChildExit::signal() const { return WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
 
 std::string ChildExit::Describe() const {
-  if (exited()) return base::StrCat("ended with status ", exit_code());
-  const char* name = ::sigabbrev_np(signal());
-  std::string text = base::StrCat("was ended by signal SIG", name != nullptr ? name : "?");
+  std::string text = base::DescribeWaitStatus(status);
   if (signal() == SIGKILL) text += " (out of memory, or killed by hand)";
   return text;
 }
@@ -162,8 +147,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const ChildCommand& command) {
   const base::FileDescriptor in(::fcntl(null.get(), F_DUPFD_CLOEXEC, kLowestChildFd));
   if (!in.valid()) return KernelError("dup");
 
-  const std::vector<char*> arguments = Pointers(command.arguments);
-  const std::vector<char*> environment = Pointers(command.environment);
+  const std::vector<char*> arguments = base::PointersTo(command.arguments);
+  const std::vector<char*> environment = base::PointersTo(command.environment);
   const Prepared prepared{arguments.data(),      environment.data(), command.work_dir.c_str(),
                           &command.limits,       ::getpid(),         in.get(),
                           out.child.get(),       err.child.get(),    events.child.get(),
@@ -180,12 +165,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const ChildCommand& command) {
   child.events_ = std::move(events.parent);
   exec_error.child.Close();
   ::fcntl(exec_error.parent.get(), F_SETFL, 0);
-  int error = 0;
-  ssize_t n;
-  do {
-    n = ::read(exec_error.parent.get(), &error, sizeof error);
-  } while (n < 0 && errno == EINTR);
-  if (n == sizeof error) {
+  if (const int error = base::ReadExecError(exec_error.parent.get()); error != 0) {
     return MakeError(
         Reason::kToolMissing,
         base::StrCat(command.arguments.front(), " cannot be executed: ", std::strerror(error)),

@@ -64,18 +64,30 @@ bool ParseDetails(const grpc::Status& status, google::rpc::Status& details) {
   return !status.error_details().empty() && details.ParseFromString(status.error_details());
 }
 
+// What a text is cut to, so that an error that quotes a long value still fits into the trailers of
+// a call: 8 KiB, with the message in them twice, once at three bytes for each that is not ASCII.
+constexpr size_t kMostText = 1000;
+
+std::string Shortened(std::string text) {
+  if (text.size() <= kMostText) return text;
+  size_t end = kMostText;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;  // UTF-8
+  text.resize(end);
+  return text + " ...";
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status, absl::Duration retry_after) {
   if (status.ok()) return grpc::Status::OK;
-  const std::string message(base::FromAbsl(status.message()));
+  const std::string message = Shortened(std::string(base::FromAbsl(status.message())));
   const auto code = static_cast<grpc::StatusCode>(status.raw_code());
 
   google::rpc::ErrorInfo info;
   info.set_reason(std::string(base::ReasonName(base::GetReason(status))));
   info.set_domain(std::string(kErrorDomain));
   if (std::string hint = base::GetHint(status); !hint.empty()) {
-    (*info.mutable_metadata())[kHintKey] = std::move(hint);
+    (*info.mutable_metadata())[kHintKey] = Shortened(std::move(hint));
   }
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));

@@ -15,7 +15,8 @@ namespace gq::rpc {
 
 inline constexpr std::string_view kErrorDomain = "gq";
 
-// The wire form of `status`; OK maps to OK. Status codes keep their numbers. A positive
+// The wire form of `status`; OK maps to OK. Status codes keep their numbers. Message and hint are
+// cut to 1,000 bytes each, since longer ones would not reach the other side at all. A positive
 // `retry_after` adds a google.rpc.RetryInfo.
 grpc::Status ToGrpcStatus(const absl::Status& status,
                           absl::Duration retry_after = absl::ZeroDuration());

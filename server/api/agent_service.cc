@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "server/api/wake_gate.h"
 
 namespace gq::server {
 namespace {
@@ -79,20 +80,10 @@ class SyncCall final : public grpc::ServerUnaryReactor,
   }
 
   void Wake() {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (state_ != State::kIdle) {
-        dirty_ = true;
-        return;
-      }
-      state_ = State::kBusy;
-    }
-    Post();
+    if (gate_.Wake()) Post();
   }
 
  private:
-  enum class State { kBusy, kIdle, kDone };
-
   void Post() {
     backend_.executor.Post([call = shared_from_this()] { call->Step(); });
   }
@@ -106,15 +97,7 @@ class SyncCall final : public grpc::ServerUnaryReactor,
       status = MakeError(Reason::kInternal, error.what());
     }
     if (!status.ok() || answer || release_ || cancelled_) return End(status);
-    {
-      absl::MutexLock lock(&mutex_);
-      if (!dirty_) {
-        state_ = State::kIdle;
-        return;
-      }
-      dirty_ = false;
-    }
-    Post();
+    if (gate_.LookAgain()) Post();
   }
 
   absl::Status Look(bool* answer) {
@@ -129,10 +112,7 @@ class SyncCall final : public grpc::ServerUnaryReactor,
   }
 
   void End(const absl::Status& status) {
-    {
-      absl::MutexLock lock(&mutex_);
-      state_ = State::kDone;
-    }
+    gate_.Close();
     if (backend_.scheduler.draining()) {
       response_->mutable_next_sync_in()->set_seconds(kDrainRetrySeconds);
     }
@@ -151,9 +131,7 @@ class SyncCall final : public grpc::ServerUnaryReactor,
   bool report_taken_ = false;
   std::atomic<bool> release_ = false;
   std::atomic<bool> cancelled_ = false;
-  absl::Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kBusy;
-  bool dirty_ ABSL_GUARDED_BY(mutex_) = false;
+  WakeGate gate_;
   ChangeHub::Subscription agent_subscription_;
   ChangeHub::Subscription queue_subscription_;
   std::shared_ptr<SyncCall> self_;

@@ -167,6 +167,10 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
         filter.name_contains = request->name_contains();
         for (const auto& [key, value] : request->labels()) filter.labels.emplace_back(key, value);
         for (const int state : request->states()) {
+          if (!gq::v1::JobState_IsValid(state) || state == gq::v1::JOB_STATE_UNSPECIFIED) {
+            return MakeError(Reason::kInvalidFlag, StrCat("`states`: ", state, " is no state"),
+                             "leave `states` out for the jobs in every state");
+          }
           filter.states.push_back(static_cast<gq::v1::JobState>(state));
         }
         GQ_ASSIGN_OR_RETURN(const int size, PageSize(request->page_size()));

@@ -7,13 +7,12 @@
 #include <memory>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/api/call.h"
+#include "server/api/wake_gate.h"
 
 namespace gq::server {
 
@@ -57,15 +56,7 @@ class PullStream : public grpc::ServerWriteReactor<Message>,
 
   // Something may have changed. Thread-safe.
   void Wake() {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (state_ != State::kIdle) {
-        dirty_ = true;
-        return;
-      }
-      state_ = State::kBusy;
-    }
-    Post();
+    if (gate_.Wake()) Post();
   }
 
  protected:
@@ -84,8 +75,6 @@ class PullStream : public grpc::ServerWriteReactor<Message>,
   }
 
  private:
-  enum class State { kBusy, kIdle, kDone };
-
   void Post() {
     executor_.Post([stream = this->shared_from_this()] { stream->Step(); });
   }
@@ -115,22 +104,11 @@ class PullStream : public grpc::ServerWriteReactor<Message>,
       case Pull::kWait:
         break;
     }
-    {
-      absl::MutexLock lock(&mutex_);
-      if (!dirty_ && !cancelled_) {
-        state_ = State::kIdle;
-        return;
-      }
-      dirty_ = false;
-    }
-    Post();
+    if (gate_.LookAgain()) Post();
   }
 
   void Fail(const absl::Status& status) {
-    {
-      absl::MutexLock lock(&mutex_);
-      state_ = State::kDone;
-    }
+    gate_.Close();
     this->Finish(Respond(method_, status));
   }
 
@@ -171,9 +149,7 @@ class PullStream : public grpc::ServerWriteReactor<Message>,
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> heartbeat_ = false;
   std::atomic<bool> sent_since_heartbeat_ = false;
-  absl::Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kBusy;
-  bool dirty_ ABSL_GUARDED_BY(mutex_) = false;
+  WakeGate gate_;
   std::shared_ptr<PullStream> self_;
 };
 

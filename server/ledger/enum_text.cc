@@ -9,10 +9,15 @@ constexpr std::string_view kJob = "JOB_STATE_";
 constexpr std::string_view kStep = "STEP_STATE_";
 constexpr std::string_view kAttempt = "ATTEMPT_STATE_";
 
+// What a peer of another version sent may have no name.
+std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
+  return name.empty() ? "UNSPECIFIED" : name.substr(prefix.size());
+}
+
 }  // namespace
 
 std::string JobStateText(gq::v1::JobState state) {
-  return gq::v1::JobState_Name(state).substr(kJob.size());
+  return WithoutPrefix(gq::v1::JobState_Name(state), kJob);
 }
 
 gq::v1::JobState JobStateFromText(const std::string& text) {
@@ -22,7 +27,7 @@ gq::v1::JobState JobStateFromText(const std::string& text) {
 }
 
 std::string StepStateText(gq::v1::StepState state) {
-  return gq::v1::StepState_Name(state).substr(kStep.size());
+  return WithoutPrefix(gq::v1::StepState_Name(state), kStep);
 }
 
 gq::v1::StepState StepStateFromText(const std::string& text) {
@@ -32,7 +37,7 @@ gq::v1::StepState StepStateFromText(const std::string& text) {
 }
 
 std::string AttemptStateText(gq::v1::AttemptState state) {
-  return gq::v1::AttemptState_Name(state).substr(kAttempt.size());
+  return WithoutPrefix(gq::v1::AttemptState_Name(state), kAttempt);
 }
 
 gq::v1::AttemptState AttemptStateFromText(const std::string& text) {

@@ -271,7 +271,9 @@ absl::StatusOr<std::vector<BoardRecord>> SqliteLedger::ListBoards(absl::Duration
             board.set_health_detail(
                 StrCat("its agent started ", query.Int(12), " times within 10 minutes"));
           } else {
-            board.set_health(report.health() == gq::v1::BOARD_HEALTH_UNSPECIFIED
+            // A newer agent may know more kinds of health.
+            board.set_health(report.health() == gq::v1::BOARD_HEALTH_UNSPECIFIED ||
+                                     !gq::v1::BoardHealth_IsValid(report.health())
                                  ? gq::v1::BOARD_HEALTH_UNKNOWN
                                  : report.health());
             board.set_health_detail(report.health_detail());

@@ -362,6 +362,10 @@ absl::StatusOr<std::vector<LeaseRecord>> SqliteLedger::RecoverLeases(absl::Durat
         const absl::Time now = Now();
         db.Execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'");
         db.Execute("UPDATE agent SET connected = 0 WHERE local = 1");
+        // They start with the server, so its restarts are no sign of a fault of theirs.
+        db.Execute(
+            "UPDATE agent_session SET started_us = 0"
+            " WHERE agent IN (SELECT id FROM agent WHERE local = 1)");
         std::vector<LeaseRecord> leases =
             LoadLeases(db, "a.agent IN (SELECT id FROM agent WHERE local = 1)", {});
         EndLeases(db, now, leases, MakeFailure(Reason::kDraining, "the server was restarted", ""));

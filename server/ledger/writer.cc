@@ -1,5 +1,7 @@
 #include "server/ledger/writer.h"
 
+#include <sqlite3.h>
+
 #include <algorithm>
 
 #include "SQLiteCpp/Exception.h"
@@ -11,8 +13,15 @@ namespace {
 
 constexpr size_t kMaxBatch = 64;
 constexpr size_t kMaxQueue = 1000;
+constexpr int kPrimaryCode = 0xff;  // of an extended result code
 
 absl::Status LedgerError(const std::exception& error) {
+  const auto* failure = dynamic_cast<const SQLite::Exception*>(&error);
+  if (failure != nullptr && (failure->getErrorCode() & kPrimaryCode) == SQLITE_FULL) {
+    return base::MakeError(base::Reason::kDiskFull,
+                           "the disk of the data folder is full: nothing can be recorded",
+                           "an administrator has to make room; `gq admin gc` removes old blobs");
+  }
   return base::MakeError(base::Reason::kLedgerFailed,
                          base::StrCat("the ledger file cannot be written: ", error.what()),
                          "check the disk of the data folder (space, permissions, health)");

@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/child_setup.h"
 #include "common/base/text.h"
 #include "spdlog/spdlog.h"
 
@@ -37,17 +38,14 @@ std::string DescribeEnd(int status) {
 [[noreturn]] void BecomeChild(char* const* arguments, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before the line above.
-  if (getppid() != parent) _exit(127);
-  setpgid(0, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (getppid() != parent) _exit(base::kExecFailed);
+  base::BecomeGroupLeader();
   const int null = open("/dev/null", O_RDONLY);
   if (null >= 0) dup2(null, STDIN_FILENO);
   // What the child says goes where the server's log goes.
   dup2(STDERR_FILENO, STDOUT_FILENO);
   execv(arguments[0], arguments);
-  _exit(127);
+  _exit(base::kExecFailed);
 }
 
 }  // namespace

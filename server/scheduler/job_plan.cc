@@ -5,8 +5,8 @@
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/exec_condition.h"
 #include "common/job/performance_target.h"
-#include "server/scheduler/exec_condition.h"
 
 namespace gq::server {
 namespace {
@@ -130,7 +130,7 @@ absl::Status CheckFields(const JobSpec& spec) {
                     "leave --engine out: the built-in one does both");
   }
   GQ_RETURN_IF_ERROR(CheckStepNames(spec));
-  GQ_RETURN_IF_ERROR(CheckExecCondition(spec.exec_if()));
+  GQ_RETURN_IF_ERROR(job::CheckExecCondition(spec.exec_if()));
   GQ_RETURN_IF_ERROR(CheckTimeout("queue_timeout", spec.queue_timeout()));
   return CheckTimeout("run_timeout", spec.run_timeout());
 }
@@ -204,7 +204,8 @@ absl::Status CompleteSpec(JobSpec* spec) {
   GQ_RETURN_IF_ERROR(CheckFiles(*spec));
   if (spec->kind() == JOB_KIND_UNSPECIFIED) spec->set_kind(JOB_KIND_FULL);
   if (spec->stage() == STAGE_UNSPECIFIED) spec->set_stage(STAGE_COMPILE);
-  if (spec->kind() == JOB_KIND_FULL || spec->kind() == JOB_KIND_REQUANTIZE) {
+  if (spec->kind() == JOB_KIND_FULL || spec->kind() == JOB_KIND_REQUANTIZE ||
+      spec->kind() == JOB_KIND_DRY_RUN) {
     GQ_RETURN_IF_ERROR(job::CheckPerformanceTargets(*spec));
   }
   FillDevice(spec);

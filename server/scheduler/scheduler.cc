@@ -4,9 +4,9 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/exec_condition.h"
 #include "server/ledger/enum_text.h"
 #include "server/ledger/failure.h"
-#include "server/scheduler/exec_condition.h"
 #include "server/scheduler/placement.h"
 #include "spdlog/spdlog.h"
 
@@ -156,7 +156,7 @@ absl::Status Scheduler::PlanSkips(const LeaseKey& key, const gq::v1::StepResult&
       lease->step_index() + 1 >= lease->step_count()) {
     return absl::OkStatus();
   }
-  const std::string reason = WhyNotExecuted(lease->spec().exec_if(), result.report_json());
+  const std::string reason = job::WhyNotExecuted(lease->spec().exec_if(), result.report_json());
   if (reason.empty()) return absl::OkStatus();
   return ledger_.PlanSkip(lease->job_id(), lease->step_index() + 1, reason);
 }
@@ -319,8 +319,10 @@ void Scheduler::Sweep() {
   const auto expired = ledger_.ExpireLeases(times_.grace);
   if (expired.ok()) {
     AttemptsEnded(*expired);
-  } else {
-    spdlog::error("leases not checked: {}", expired.status().ToString());
+    if (sweep_failed_.exchange(false)) spdlog::info("leases are checked again");
+  } else if (!sweep_failed_.exchange(true)) {
+    // Once a failure, not once a second: the log may lie on the same full disk.
+    spdlog::error("leases cannot be checked until this ends: {}", expired.status().ToString());
   }
   const auto late = ledger_.ExpireQueuedSteps();
   if (late.ok()) {

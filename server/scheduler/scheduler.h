@@ -1,6 +1,7 @@
 // Decides who does what: answers agents, watches leases and time-outs, explains waits.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <set>
 #include <span>
@@ -119,6 +120,8 @@ class Scheduler {
   ChangeHub& hub_;
   const base::Clock& clock_;
   const LeaseTimes times_;
+
+  std::atomic<bool> sweep_failed_ = false;
 
   // Makes one choice at a time, so that each sees the one before.
   absl::Mutex choice_mutex_;

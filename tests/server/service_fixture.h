@@ -159,15 +159,21 @@ class ServiceTest : public testing::Test {
     gq::v1::AppendLogResponse response;
     return agents_->AppendLog(&call, request, &response);
   }
-  gq::v1::SynchronizeResponse End(const gq::v1::Lease& lease, gq::v1::AttemptState state,
-                                  const std::string& reason = "") {
+  // What a worker without a free slot says of its lease.
+  static gq::v1::SynchronizeRequest Busy(const gq::v1::Lease& lease, gq::v1::LeasePhase phase) {
     auto request = Worker(0);
     auto* report = request.add_leases();
     report->set_lease_id(lease.lease_id());
     report->set_generation(lease.generation());
-    report->set_phase(gq::v1::LEASE_PHASE_ENDED);
-    report->mutable_result()->set_state(state);
-    report->mutable_result()->mutable_failure()->set_reason(reason);
+    report->set_phase(phase);
+    return request;
+  }
+  gq::v1::SynchronizeResponse End(const gq::v1::Lease& lease, gq::v1::AttemptState state,
+                                  const std::string& reason = "") {
+    auto request = Busy(lease, gq::v1::LEASE_PHASE_ENDED);
+    auto* result = request.mutable_leases(0)->mutable_result();
+    result->set_state(state);
+    result->mutable_failure()->set_reason(reason);
     return Sync(request);
   }
 

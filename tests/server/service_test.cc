@@ -117,11 +117,7 @@ TEST_F(ServiceTest, NewCallOfAnAgentReleasesTheOneBefore) {
 TEST_F(ServiceTest, CancelReachesTheAgentAtOnce) {
   const std::string id = Submit(Request()).id();
   const gq::v1::Lease lease = Take();
-  auto request = Worker(0);
-  auto* report = request.add_leases();
-  report->set_lease_id(lease.lease_id());
-  report->set_generation(lease.generation());
-  report->set_phase(gq::v1::LEASE_PHASE_RUNNING);
+  const auto request = Busy(lease, gq::v1::LEASE_PHASE_RUNNING);
   auto answer = std::async(std::launch::async, [&] { return Sync(request); });
   absl::SleepFor(absl::Milliseconds(100));
   Call call;
@@ -201,16 +197,33 @@ TEST_F(ServiceTest, PagesHoldEveryJobOnce) {
   EXPECT_EQ(ReasonOf(jobs_->ListJobs(&call, list, &page)), Reason::kInvalidFlag);
 }
 
+TEST_F(ServiceTest, WhatNoClientOfOursSendsIsRefusedWithAReason) {
+  gq::v1::GetJobRequest get;
+  get.set_id(std::string(70'000, 'x'));
+  gq::v1::Job job;
+  Call first;
+  EXPECT_EQ(ReasonOf(jobs_->GetJob(&first, get, &job)), Reason::kNotFound);
+  gq::v1::ListJobsRequest list;
+  list.add_states(static_cast<gq::v1::JobState>(99));
+  gq::v1::ListJobsResponse page;
+  Call second;
+  EXPECT_EQ(ReasonOf(jobs_->ListJobs(&second, list, &page)), Reason::kInvalidFlag);
+}
+
+TEST_F(ServiceTest, AResultOfAnUnknownKindIsALossAndTheStepIsTriedAgain) {
+  const std::string id = Submit(Request()).id();
+  EXPECT_EQ(End(Take(), static_cast<gq::v1::AttemptState>(99)).acknowledged_size(), 1);
+  EXPECT_EQ(Get(id).steps(0).attempts(0).state(), gq::v1::ATTEMPT_STATE_LOST);
+  End(Take(), gq::v1::ATTEMPT_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(id).state(), gq::v1::JOB_STATE_SUCCEEDED);
+}
+
 TEST_F(ServiceTest, ReportIsMergedFromTheSteps) {
   const std::string id = Submit(Request()).id();
   const gq::v1::Lease lease = Take();
-  auto request = Worker(0);
-  auto* report = request.add_leases();
-  report->set_lease_id(lease.lease_id());
-  report->set_generation(lease.generation());
-  report->set_phase(gq::v1::LEASE_PHASE_ENDED);
-  report->mutable_result()->set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
-  report->mutable_result()->set_report_json(R"({"analysis":{"nodes":17}})");
+  auto request = Busy(lease, gq::v1::LEASE_PHASE_ENDED);
+  request.mutable_leases(0)->mutable_result()->set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
+  request.mutable_leases(0)->mutable_result()->set_report_json(R"({"analysis":{"nodes":17}})");
   Sync(request);
   Call call;
   gq::v1::GetReportRequest get;

@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 
 #include "common/base/status.h"
 #include "common/harness/harness_call.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::harness {
 namespace {
@@ -20,18 +20,14 @@ using testing::HasSubstr;
 
 class PluginTest : public testing::Test {
  protected:
-  PluginTest() {
-    std::string folder = testing::TempDir() + "plugins_XXXXXX";
-    folder_ = mkdtemp(folder.data());
-  }
-  ~PluginTest() override { fs::remove_all(folder_); }
   void Write(const std::string& name, const std::string& manifest) {
     fs::create_directories(folder_ / name);
     std::ofstream(folder_ / name / "plugin.yaml") << manifest;
   }
   std::string Error() { return std::string(LoadPlugins(folder_).status().message()); }
 
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 constexpr char kGood[] =

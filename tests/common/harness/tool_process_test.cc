@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/base/status.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::harness {
 namespace {
@@ -59,7 +60,8 @@ TEST_F(ToolProcessTest, GivesLinesAndStatus) {
 }
 
 TEST_F(ToolProcessTest, TheActivationScriptComesFirst) {
-  const std::filesystem::path script = std::filesystem::path(testing::TempDir()) / "activate";
+  const tests::TemporaryFolder folder;
+  const std::filesystem::path script = folder.path() / "activate";
   std::ofstream(script) << "export WHO=$GREETING-script\n";
   ToolCommand command = Shell("echo $WHO");
   command.activation_script = script;

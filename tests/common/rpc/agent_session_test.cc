@@ -87,6 +87,14 @@ std::vector<std::string> Texts(const std::string& log) {
   return texts;
 }
 
+// The log of one step that said `line 0` to `line COUNT - 1`: banner and start before them, the end
+// behind.
+void ExpectLines(const std::string& log, size_t count) {
+  const std::vector<std::string> texts = Texts(log);
+  ASSERT_EQ(texts.size(), count + 3);
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(texts[i + 2], base::StrCat("line ", i));
+}
+
 class AgentSessionTest : public testing::Test {
  protected:
   void TearDown() override {
@@ -214,11 +222,7 @@ TEST_F(AgentSessionTest, NoLogByteIsLostOrDoubledWhenAnswersAreLost) {
     return Succeeded();
   });
   ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const std::vector<std::string> texts = Texts(server_.agents.Get("a").log);
-  ASSERT_EQ(texts.size(), 20003);
-  for (int i = 0; i < 20000; ++i) {
-    ASSERT_EQ(texts[static_cast<size_t>(i) + 2], base::StrCat("line ", i));
-  }
+  ExpectLines(server_.agents.Get("a").log, 20000);
 }
 
 TEST_F(AgentSessionTest, SendsAgainWhatTheServerHasForgotten) {
@@ -258,11 +262,7 @@ TEST_F(AgentSessionTest, WorkGoesOnWhileTheServerRestarts) {
   EXPECT_EQ(runner_->runs, 1);
   const State state = server_.agents.Get("a");
   EXPECT_EQ(state.results[0].state(), AttemptState::ATTEMPT_STATE_SUCCEEDED);
-  const std::vector<std::string> texts = Texts(state.log);
-  ASSERT_EQ(texts.size(), 203);
-  for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(texts[static_cast<size_t>(i) + 2], base::StrCat("line ", i));
-  }
+  ExpectLines(state.log, 200);
 }
 
 TEST_F(AgentSessionTest, StopsAndDropsWorkWhoseGenerationIsStale) {

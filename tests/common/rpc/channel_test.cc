@@ -39,6 +39,15 @@ TEST(ChannelTest, SendsNoTokenInClearTextToAnotherHost) {
   EXPECT_TRUE(Channel::Create(options).ok());
 }
 
+TEST(ChannelTest, ANameThatBeginsLikeLoopbackIsAnotherHost) {
+  for (const char* host : {"localhost", "::1", "[::1]", "127.0.0.1", "127.1.2.3"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"127.0.0.1.example.com", "127.evil", "localhost.example", "::2", ""}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
 TEST(ChannelTest, TokenFilesAreChecked) {
   tests::TemporaryFolder folder;
   ChannelOptions options;

@@ -27,6 +27,18 @@ TEST(StatusMappingTest, EveryReasonSurvivesTheWire) {
   EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK).ok());
 }
 
+TEST(StatusMappingTest, AnErrorThatQuotesALongTextStillArrives) {
+  std::string text = "x";
+  for (int i = 0; i < 40'000; ++i) text += "\u00e9";
+  const grpc::Status wire = ToGrpcStatus(base::MakeError(Reason::kNotFound, text, text));
+  // Three bytes for each that is not ASCII, base64 for the details; gRPC takes 8 KiB.
+  EXPECT_LT(wire.error_message().size() * 3 + wire.error_details().size() * 4 / 3, 7000U);
+  const absl::Status back = FromGrpcStatus(wire);
+  EXPECT_EQ(base::GetReason(back), Reason::kNotFound);
+  EXPECT_EQ(base::GetHint(back), std::string(back.message()));
+  EXPECT_TRUE(wire.error_message().ends_with("\u00e9 ..."));
+}
+
 TEST(StatusMappingTest, TheDetailsAreGoogleRpcStatusWithErrorInfo) {
   const grpc::Status wire = ToGrpcStatus(base::MakeError(Reason::kDiskFull, "m", "h"));
   google::rpc::Status details;

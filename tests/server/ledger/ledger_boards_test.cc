@@ -56,6 +56,11 @@ TEST_P(LedgerBoards, RegisteredBoardIsUnknownUntilItsFirstCheck) {
   EXPECT_THAT(Board("b1").board.capabilities(), ElementsAre("compile:sim", "exec:ve2-sim"));
 }
 
+TEST_P(LedgerBoards, HealthThatOnlyANewerAgentKnowsIsUnknown) {
+  ASSERT_TRUE(Register("agent-1", "s1", "b1", static_cast<gq::v1::BoardHealth>(99)).ok());
+  EXPECT_EQ(Board("b1").board.health(), gq::v1::BOARD_HEALTH_UNKNOWN);
+}
+
 TEST_P(LedgerBoards, BoardOfASilentAgentIsOffline) {
   ASSERT_TRUE(Register("agent-1", "s1", "b1").ok());
   clock_.Advance(absl::Seconds(91));
@@ -145,6 +150,15 @@ TEST_P(LedgerBoards, AgentThatKeepsComingAndGoingLoops) {
   }
   EXPECT_EQ(Board("b1").board.health(), gq::v1::BOARD_HEALTH_LOOPING);
   clock_.Advance(absl::Minutes(11));
+  EXPECT_EQ(Board("b1").board.health(), gq::v1::BOARD_HEALTH_GOOD);
+}
+
+TEST_P(LedgerBoards, RestartsOfTheServerAreNoFaultOfItsOwnAgents) {
+  ASSERT_TRUE(ledger_->RegisterLocalAgent("agent-1").ok());
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Register("agent-1", "s" + std::to_string(i), "b1", gq::v1::BOARD_HEALTH_GOOD).ok());
+    ASSERT_TRUE(ledger_->RecoverLeases(absl::Seconds(150)).ok());
+  }
   EXPECT_EQ(Board("b1").board.health(), gq::v1::BOARD_HEALTH_GOOD);
 }
 

@@ -1,4 +1,5 @@
 // What is special about the SQLite file: migrations, locking, group commit, crashes.
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "SQLiteCpp/Database.h"
+#include "SQLiteCpp/Exception.h"
 #include "common/base/status.h"
 #include "server/ledger/data_folder.h"
 #include "server/ledger/schema.h"
@@ -65,6 +67,21 @@ TEST(SqliteLedger, BackupIsAWholeLedger) {
             Reason::kFileUnwritable);
   auto restored = *SqliteLedger::Open(copy, clock);
   EXPECT_EQ(restored->GetJob(id)->id(), id);
+}
+
+TEST(SqliteLedger, AFullDiskIsSaidAndTheWorkGoesOnWhenThereIsRoom) {
+  tests::TemporaryFolder folder;
+  ManualClock clock;
+  std::atomic<bool> full = false;
+  auto ledger = *SqliteLedger::Open(folder.path() / "ledger.db", clock, [&](std::string_view now) {
+    if (full && now == "applied") throw SQLite::Exception("database or disk is full", SQLITE_FULL);
+  });
+  full = true;
+  const auto refused = ledger->CreateJob(TwoSteps("r1"));
+  EXPECT_EQ(GetReason(refused.status()), Reason::kDiskFull);
+  full = false;
+  EXPECT_THAT(*ledger->ListJobs({.viewer = {.sees_all = true}, .limit = 10}), testing::IsEmpty());
+  EXPECT_TRUE(ledger->CreateJob(TwoSteps("r1")).ok());
 }
 
 TEST(SqliteLedger, ConcurrentSubmitsAreAllStored) {

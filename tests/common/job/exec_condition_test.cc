@@ -1,8 +1,8 @@
-#include "server/scheduler/exec_condition.h"
+#include "common/job/exec_condition.h"
 
 #include "gtest/gtest.h"
 
-namespace gq::server {
+namespace gq::job {
 namespace {
 
 constexpr char kMostly[] = R"({"offload":{"gops_percent":91.25,"operators_percent":80}})";
@@ -26,6 +26,9 @@ TEST(ExecCondition, TheReportDecides) {
   EXPECT_EQ(WhyNotExecuted("full-offload", kMostly), "offload 91.25 % is below 100 %");
   EXPECT_EQ(WhyNotExecuted("offload>=98%", kMostly), "offload 91.25 % is below 98 %");
   EXPECT_EQ(WhyNotExecuted("offload>=90%", kMostly), "");
+  EXPECT_EQ(WhyNotExecuted("full-offload",
+                           R"({"partitions":{"npu":2},"offload":{"gops_percent":100.0}})"),
+            "the NPU runs 2 partitions, full-offload asks for one");
 }
 
 TEST(ExecCondition, MissingFigureDoesNotMeetACondition) {
@@ -36,4 +39,4 @@ TEST(ExecCondition, MissingFigureDoesNotMeetACondition) {
 }
 
 }  // namespace
-}  // namespace gq::server
+}  // namespace gq::job

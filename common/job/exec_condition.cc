@@ -1,4 +1,4 @@
-#include "server/scheduler/exec_condition.h"
+#include "common/job/exec_condition.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include "common/base/text.h"
 #include "nlohmann/json.hpp"
 
-namespace gq::server {
+namespace gq::job {
 namespace {
 
 using base::StrCat;
@@ -52,8 +52,12 @@ std::string WhyNotExecuted(std::string_view condition, std::string_view compile_
                   " was asked for");
   }
   const double percent = report["offload"]["gops_percent"].get<double>();
-  if (percent >= wanted) return "";
+  if (percent >= wanted) {
+    const auto npu = report.value("/partitions/npu"_json_pointer, nlohmann::json());
+    if (condition != kFullOffload || !npu.is_number() || npu.get<int>() == 1) return "";
+    return StrCat("the NPU runs ", npu.get<int>(), " partitions, full-offload asks for one");
+  }
   return absl::StrFormat("offload %.4g %% is below %.4g %%", percent, wanted);
 }
 
-}  // namespace gq::server
+}  // namespace gq::job

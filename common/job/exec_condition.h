@@ -6,14 +6,15 @@
 
 #include "absl/status/status.h"
 
-namespace gq::server {
+namespace gq::job {
 
 // `always` (or empty), `full-offload`, `offload>=N%`. Fails with kInvalidFlag.
 absl::Status CheckExecCondition(std::string_view condition);
 
 // Why Board Run does not take place, e.g. `offload 91 % is below 98 %`; empty when it does. A
-// report without the figure does not meet a condition. `condition` is one that CheckExecCondition
-// accepts, `compile_report` the JSON object of the Compile step.
+// report without the figure does not meet a condition, and full-offload takes no more than one
+// partition on the NPU. `condition` is one that CheckExecCondition accepts, `compile_report` the
+// JSON object of the Compile step.
 std::string WhyNotExecuted(std::string_view condition, std::string_view compile_report);
 
-}  // namespace gq::server
+}  // namespace gq::job
