@@ -1,15 +1,15 @@
 #include "board_agent/agent_config.h"
 
-#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/harness/yaml_fields.h"
+#include "common/rpc/session_program.h"
 
 namespace gq::agent {
 namespace {
@@ -19,22 +19,25 @@ using base::MakeError;
 using base::Reason;
 using base::StrCat;
 
+constexpr size_t kMaxConfig = size_t{1} << 20;
+
 class ConfigReader {
  public:
-  explicit ConfigReader(std::string file) : file_(std::move(file)) {}
+  explicit ConfigReader(const fs::path& file) : fields_(file) {}
 
-  absl::Status Read(const YAML::Node& root, AgentConfig& config) {
+  absl::Status Read(AgentConfig& config) {
+    GQ_ASSIGN_OR_RETURN(const YAML::Node root, fields_.Load(kMaxConfig));
     if (root.IsNull()) return absl::OkStatus();
-    if (!root.IsMap()) return Bad(root, "expected keys with values");
+    if (!root.IsMap()) return fields_.Bad(root, "expected keys with values");
     for (const auto& entry : root) {
       const YAML::Node& value = entry.second;
-      const auto key = entry.first.as<std::string>();
+      GQ_ASSIGN_OR_RETURN(const std::string key, fields_.Key(entry.first));
       if (key == "boards") {
         GQ_RETURN_IF_ERROR(ReadBoards(value, config.boards));
         continue;
       }
       GQ_ASSIGN_OR_RETURN(const bool known, ReadScalar(key, value, config));
-      if (!known) return UnknownKey(entry.first, key, Keys());
+      if (!known) return fields_.UnknownKey(entry.first, Keys());
     }
     return absl::OkStatus();
   }
@@ -53,17 +56,17 @@ class ConfigReader {
         {"state_dir", &config.state_dir},   {"backend", &config.backend}};
     for (const auto& [name, field] : texts) {
       if (key != name) continue;
-      GQ_RETURN_IF_ERROR(Get(value, key, "a text", *field));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a text", *field));
       return true;
     }
     if (key == "slots") {
-      GQ_RETURN_IF_ERROR(Get(value, key, "a whole number", config.slots));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a whole number", config.slots));
     } else if (key == "health_interval") {
-      GQ_RETURN_IF_ERROR(Get(value, key, "a number of seconds", config.health_interval));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a number of seconds", config.health_interval));
     } else if (key == "memory_gib") {
-      GQ_RETURN_IF_ERROR(Get(value, key, "a number", config.memory_gib));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a number", config.memory_gib));
     } else if (key == "sim_boards") {
-      GQ_RETURN_IF_ERROR(Get(value, key, "true or false", config.sim_boards));
+      GQ_RETURN_IF_ERROR(fields_.Get(value, key, "true or false", config.sim_boards));
     } else {
       return false;
     }
@@ -71,31 +74,31 @@ class ConfigReader {
   }
 
   absl::Status ReadBoards(const YAML::Node& list, std::vector<BoardSpec>& boards) {
-    if (!list.IsSequence()) return Bad(list, "boards: expected a list");
+    if (!list.IsSequence()) return fields_.Bad(list, "boards: expected a list");
     boards.clear();
     for (const YAML::Node& entry : list) {
       if (!entry.IsMap())
-        return Bad(entry, "boards: expected name, device, backend, tags, options");
+        return fields_.Bad(entry, "boards: expected name, device, backend, tags, options");
       BoardSpec board;
       board.backend.clear();
       for (const auto& field : entry) {
         const YAML::Node& value = field.second;
-        const auto key = field.first.as<std::string>();
+        GQ_ASSIGN_OR_RETURN(const std::string key, fields_.Key(field.first));
         if (key == "name") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.name));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a text", board.name));
         } else if (key == "device") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.device));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a text", board.device));
         } else if (key == "backend") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.backend));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a text", board.backend));
         } else if (key == "fault") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "a text", board.fault));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a text", board.fault));
         } else if (key == "tags") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "a list of texts", board.tags));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "a list of texts", board.tags));
         } else if (key == "options") {
-          GQ_RETURN_IF_ERROR(Get(value, key, "keys with texts", board.options));
+          GQ_RETURN_IF_ERROR(fields_.Get(value, key, "keys with texts", board.options));
         } else {
-          return UnknownKey(field.first, key,
-                            {"name", "device", "backend", "tags", "options", "fault"});
+          return fields_.UnknownKey(field.first,
+                                    {"name", "device", "backend", "tags", "options", "fault"});
         }
       }
       boards.push_back(std::move(board));
@@ -103,62 +106,13 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  template <typename T>
-  absl::Status Get(const YAML::Node& node, const std::string& key, std::string_view expected,
-                   T& value) {
-    try {
-      value = node.as<T>();
-      return absl::OkStatus();
-    } catch (const YAML::Exception&) {
-      return Bad(node, StrCat(key, ": expected ", expected));
-    }
-  }
-
-  absl::Status UnknownKey(const YAML::Node& node, const std::string& key,
-                          const std::vector<std::string>& known) {
-    const auto close = base::ClosestNames(key, known, 1);
-    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), "unknown key '", key, "'"),
-                     close.empty() ? StrCat("Keys: ", base::StrJoin(known, ", "), ".")
-                                   : StrCat("Did you mean ", close.front(), "?"));
-  }
-  absl::Status Bad(const YAML::Node& node, std::string_view what) {
-    return MakeError(Reason::kConfigInvalid, StrCat(Place(node), what));
-  }
-  std::string Place(const YAML::Node& node) const {
-    return StrCat(file_, ":", node.Mark().line + 1, ": ");
-  }
-
-  const std::string file_;
+  const harness::YamlFields fields_;
 };
-
-std::string HostName() {
-  char host[256] = "";
-  return ::gethostname(host, sizeof host - 1) == 0 ? host : "agent";
-}
-
-fs::path StateFolder(const AgentConfig& config) {
-  constexpr std::string_view kUnix = "unix:";
-  if (config.server.starts_with(kUnix)) {
-    const fs::path socket = config.server.substr(kUnix.size());
-    return socket.parent_path() / "agents" / config.name;
-  }
-  if (::geteuid() == 0) return fs::path("/var/lib/gq/agents") / config.name;
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != '\0') {
-    return fs::path(state) / "gq/agents" / config.name;
-  }
-  const char* home = std::getenv("HOME");
-  return fs::path(home != nullptr ? home : ".") / ".local/state/gq/agents" / config.name;
-}
 
 }  // namespace
 
 absl::Status ReadConfigFile(const fs::path& path, AgentConfig& config) {
-  GQ_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, size_t{1} << 20));
-  try {
-    return ConfigReader(path.string()).Read(YAML::Load(text), config);
-  } catch (const YAML::Exception& e) {
-    return MakeError(Reason::kConfigInvalid, StrCat(path.string(), ": ", e.what()));
-  }
+  return ConfigReader(path).Read(config);
 }
 
 absl::Status CompleteConfig(AgentConfig& config) {
@@ -166,7 +120,7 @@ absl::Status CompleteConfig(AgentConfig& config) {
     return MakeError(Reason::kInvalidFlag, "there is no server to connect to",
                      "Give --server unix:PATH or --server HOST:PORT.");
   }
-  if (config.name.empty()) config.name = HostName();
+  if (config.name.empty()) config.name = base::HostName("agent");
   if (config.boards.empty() && config.backend == "sim") config.sim_boards = true;
   if (config.sim_boards) {
     config.boards.push_back({"ve2-sim", "ve2-sim", "sim", {}, "", {}});
@@ -182,7 +136,9 @@ absl::Status CompleteConfig(AgentConfig& config) {
     if (board.device.empty()) board.device = board.name;
   }
   if (config.slots <= 0) config.slots = static_cast<int>(config.boards.size());
-  if (config.state_dir.empty()) config.state_dir = StateFolder(config).string();
+  if (config.state_dir.empty()) {
+    config.state_dir = rpc::SessionStateFolder(config.server, "agents", config.name).string();
+  }
   return absl::OkStatus();
 }
 

@@ -20,12 +20,11 @@ using base::StrCat;
 using gq::v1::Board;
 using gq::v1::BoardService;
 
-std::string Tail(const std::string& name, size_t prefix) { return name.substr(prefix); }
 std::string StateText(const Board& board) {
-  return Tail(gq::v1::BoardState_Name(board.state()), std::string_view("BOARD_STATE_").size());
+  return WithoutPrefix(gq::v1::BoardState_Name(board.state()), "BOARD_STATE_");
 }
 std::string HealthText(const Board& board) {
-  return Tail(gq::v1::BoardHealth_Name(board.health()), std::string_view("BOARD_HEALTH_").size());
+  return WithoutPrefix(gq::v1::BoardHealth_Name(board.health()), "BOARD_HEALTH_");
 }
 
 std::string ReservationText(const Board& board, absl::TimeZone zone) {

@@ -18,24 +18,25 @@ constexpr int kCancelled = 8;
 constexpr int kTimedOut = 9;
 constexpr int kGoalNotMet = 10;
 
-std::string Tail(const std::string& name, std::string_view prefix) {
+}  // namespace
+
+std::string WithoutPrefix(const std::string& name, std::string_view prefix) {
+  if (name.empty()) return "UNKNOWN";
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-}  // namespace
-
 std::string StateText(gq::v1::JobState state) {
-  return Tail(gq::v1::JobState_Name(state), "JOB_STATE_");
+  return WithoutPrefix(gq::v1::JobState_Name(state), "JOB_STATE_");
 }
 std::string StateText(gq::v1::StepState state) {
-  return Tail(gq::v1::StepState_Name(state), "STEP_STATE_");
+  return WithoutPrefix(gq::v1::StepState_Name(state), "STEP_STATE_");
 }
 std::string StateText(gq::v1::AttemptState state) {
-  return Tail(gq::v1::AttemptState_Name(state), "ATTEMPT_STATE_");
+  return WithoutPrefix(gq::v1::AttemptState_Name(state), "ATTEMPT_STATE_");
 }
 
 std::string KindText(gq::v1::JobKind kind) {
-  std::string text = Tail(gq::v1::JobKind_Name(kind), "JOB_KIND_");
+  std::string text = WithoutPrefix(gq::v1::JobKind_Name(kind), "JOB_KIND_");
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
     return c == '_' ? '-' : static_cast<char>(std::tolower(c));
   });

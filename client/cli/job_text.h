@@ -2,12 +2,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "gq/v1/job_service.pb.h"
 #include "nlohmann/json.hpp"
 
 namespace gq::cli {
+
+// The name of an enumerator without what all of its kind begin with; UNKNOWN for a value that only
+// a newer server has (an empty name).
+std::string WithoutPrefix(const std::string& name, std::string_view prefix);
 
 std::string StateText(gq::v1::JobState state);      // `QUEUED`
 std::string StateText(gq::v1::StepState state);     // `RUNNING`

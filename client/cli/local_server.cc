@@ -13,7 +13,9 @@
 
 #include "absl/time/clock.h"
 #include "client/cli/service_client.h"
+#include "common/base/child_setup.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 
@@ -34,25 +36,21 @@ constexpr size_t kLogTail = 2000;
 [[noreturn]] void BecomeServer(const std::vector<char*>& arguments, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  setpgid(0, 0);  // Ctrl-C is for the client, which cancels the job first
+  base::BecomeGroupLeader();  // Ctrl-C is for the client, which cancels the job first
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   const int input = open("/dev/null", O_RDONLY);
   if (input >= 0) dup2(input, STDIN_FILENO);
   execv(arguments[0], arguments.data());
-  _exit(127);
+  _exit(base::kExecFailed);
 }
 
 }  // namespace
 
 fs::path FindProgram(const std::string& name) {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (!error && access((self.parent_path() / name).c_str(), X_OK) == 0) {
-    return self.parent_path() / name;
+  if (const auto self = base::OwnProgram(); self.ok()) {
+    const fs::path neighbour = self->parent_path() / name;
+    if (access(neighbour.c_str(), X_OK) == 0) return neighbour;
   }
   const char* path = std::getenv("PATH");
   if (path == nullptr) return {};
@@ -69,29 +67,25 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(std::stop_token 
     return MakeError(Reason::kToolMissing, "gq-server is neither beside gq nor on PATH",
                      "install it, or use a running server with --server");
   }
-  std::error_code error;
-  std::string folder = (fs::temp_directory_path(error) / "gq-local-XXXXXX").string();
-  if (error || mkdtemp(folder.data()) == nullptr) {
-    return MakeError(Reason::kFileUnwritable, StrCat("cannot make the temporary folder ", folder),
-                     "set TMPDIR to a folder that you may write to");
-  }
-  std::vector<std::string> words = {program.string(), "--data",   folder, "--socket",
-                                    folder + "/s",    "--listen", "none"};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  GQ_ASSIGN_OR_RETURN(base::TemporaryFolder temporary, base::TemporaryFolder::Make("gq-local-"));
+  const std::string folder = temporary.path().string();
+  const std::vector<std::string> words = {program.string(), "--data",   folder, "--socket",
+                                          folder + "/s",    "--listen", "none"};
+  const std::vector<char*> arguments = base::PointersTo(words);
   const int log = open((folder + "/server.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   const pid_t parent = getpid();
   const pid_t process = fork();
   if (process == 0) BecomeServer(arguments, log, parent);
   if (log >= 0) close(log);
-  std::unique_ptr<LocalServer> server(new LocalServer(folder, process));
+  std::unique_ptr<LocalServer> server(new LocalServer(std::move(temporary), process));
   if (process < 0) return MakeError(Reason::kResourceLimit, "cannot start another process");
   GQ_RETURN_IF_ERROR(server->WaitUntilReady(stop));
   return server;
 }
 
-std::string LocalServer::address() const { return StrCat("unix:", (folder_ / "s").string()); }
+std::string LocalServer::address() const {
+  return StrCat("unix:", (folder_.path() / "s").string());
+}
 
 bool LocalServer::HasExited() {
   if (process_ > 0 && waitpid(process_, nullptr, WNOHANG) == process_) process_ = -1;
@@ -105,7 +99,7 @@ absl::Status LocalServer::WaitUntilReady(std::stop_token stop) {
   while (!HasExited() && absl::Now() < deadline) {
     if (stop.stop_requested()) return MakeError(Reason::kCancelled, "interrupted");
     std::error_code error;
-    if (fs::exists(folder_ / "s", error)) {
+    if (fs::exists(folder_.path() / "s", error)) {
       GQ_ASSIGN_OR_RETURN(auto channel, rpc::Channel::Create(options));
       ServiceClient client(std::move(channel));
       if (client.Call(&gq::v1::AdminService::Stub::GetStatus, gq::v1::GetStatusRequest()).ok()) {
@@ -114,7 +108,7 @@ absl::Status LocalServer::WaitUntilReady(std::stop_token stop) {
     }
     absl::SleepFor(kPollInterval);
   }
-  std::string log = base::ReadFile(folder_ / "server.log").value_or("");
+  std::string log = base::ReadFile(folder_.path() / "server.log").value_or("");
   if (log.size() > kLogTail) log.erase(0, log.size() - kLogTail);
   return MakeError(Reason::kServerUnreachable, StrCat("the private gq-server did not start: ", log),
                    "run gq-server by hand to see why");
@@ -130,8 +124,6 @@ LocalServer::~LocalServer() {
       waitpid(process_, nullptr, 0);
     }
   }
-  std::error_code error;
-  fs::remove_all(folder_, error);
 }
 
 }  // namespace gq::cli

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/temporary_folder.h"
 
 namespace gq::cli {
 
@@ -30,12 +31,12 @@ class LocalServer {
   std::string address() const;
 
  private:
-  LocalServer(std::filesystem::path folder, pid_t process)
+  LocalServer(base::TemporaryFolder folder, pid_t process)
       : folder_(std::move(folder)), process_(process) {}
   absl::Status WaitUntilReady(std::stop_token stop);
   bool HasExited();
 
-  std::filesystem::path folder_;
+  base::TemporaryFolder folder_;
   pid_t process_ = -1;
 };
 

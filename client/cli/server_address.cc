@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "yaml-cpp/yaml.h"
@@ -108,11 +109,9 @@ Environment Environment::OfProcess() {
 
 std::filesystem::path DataFolder(const Environment& environment) {
   if (!environment.gq_data.empty()) return environment.gq_data;
-  if (environment.root) return "/var/lib/gq";
-  if (!environment.xdg_state_home.empty()) {
-    return std::filesystem::path(environment.xdg_state_home) / "gq";
-  }
-  return std::filesystem::path(environment.home) / ".local/state/gq";
+  return base::StateFolder({.root = environment.root,
+                            .xdg_state_home = environment.xdg_state_home,
+                            .home = environment.home});
 }
 
 std::filesystem::path ContextFile(const Environment& environment) {

@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/graph_index.h"
 #include "common/graph/shape_inference.h"
 #include "common/graph/tensor_view.h"
 
@@ -37,13 +38,6 @@ bool IsExtendedQdq(const onnx::NodeProto& node) {
 }
 bool IsDequantize(const onnx::NodeProto& node) {
   return node.op_type().find("Dequantize") != std::string::npos;
-}
-
-const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name) {
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() == name) return &attribute;
-  }
-  return nullptr;
 }
 
 // The name the vendor's attribute has for a type.
@@ -155,7 +149,7 @@ class VaipPatcher {
       // Both domains mean axis 1 where none is given; per channel it is written down all the same.
       const auto scale = ShapeOf(node.input(1));
       if (scale && scale->size() == 1 && (*scale)[0] > 1 &&
-          FindAttribute(node, "axis") == nullptr) {
+          graph::FindAttribute(node, "axis") == nullptr) {
         onnx::AttributeProto* axis = node.add_attribute();
         axis->set_name("axis");
         axis->set_type(onnx::AttributeProto::INT);
@@ -270,7 +264,7 @@ class VaipPatcher {
     int without_shape = 0;
     for (onnx::NodeProto& node : *model_.mutable_graph()->mutable_node()) {
       if (node.domain() != kQuark || node.output_size() == 0) continue;
-      if (FindAttribute(node, "shape") != nullptr) continue;
+      if (graph::FindAttribute(node, "shape") != nullptr) continue;
       const auto shape = ShapeOf(node.output(0));
       const std::string_view type = TypeName(OutputType(node));
       if (!shape || type.empty()) {

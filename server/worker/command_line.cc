@@ -121,6 +121,48 @@ std::unique_ptr<VerbCommand> AddVerb(CLI::App& app, const VerbDef& def) {
   return verb;
 }
 
+void AddServeFlags(CLI::App& command, ServeOptions& options) {
+  command.add_option("--server", options.server, "Server: unix:PATH or HOST:PORT.")
+      ->type_name("ADDRESS")
+      ->required();
+  command
+      .add_option("--name", options.name, "Name of this worker, unique on the server. [HOST-PID]")
+      ->type_name("NAME");
+  command
+      .add_option("--state-dir", options.state_dir,
+                  "Folder for leases, logs and cached inputs. [workers/NAME beside the socket, or "
+                  "below the state folder]")
+      ->type_name("PATH");
+  command
+      .add_option("--token-file", options.token_file,
+                  "File with the bearer token, for a server that is reached over TCP. [none]")
+      ->type_name("PATH");
+  command.add_option("--ca-file", options.ca_file, "Certificate authorities (PEM) for TLS. [none]")
+      ->type_name("PATH");
+  command.add_option("--slots", options.slots, "Steps done at once. [1]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
+  command
+      .add_option("--memory", options.memory_gib,
+                  "GiB of address space of a step. [three quarters of the memory, and 8]")
+      ->type_name("GIB")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--cpu-seconds", options.cpu_seconds, "CPU time of a step, 0 for no limit. [0]")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--file-size", options.file_gib, "GiB of the largest file a step may write. [64]")
+      ->type_name("GIB")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--onnxruntime", options.onnxruntime,
+                  "ONNX Runtime library to use. [GQ_ONNXRUNTIME, or the bundled one]")
+      ->type_name("PATH");
+  command.add_flag("--allow-network", options.network,
+                   "Let steps use the network. [off, where the kernel allows it]");
+}
+
 }  // namespace
 
 int RunCommandLine(std::vector<std::string> arguments) {

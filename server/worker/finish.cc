@@ -4,6 +4,7 @@
 
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/text.h"
 #include "server/worker/summary.h"
 
 namespace gq::worker {
@@ -17,6 +18,21 @@ absl::StatusOr<std::optional<StagedOutput>> StageReport(const VerbOptions& optio
   if (options.report.empty()) return std::nullopt;
   GQ_ASSIGN_OR_RETURN(StagedOutput staged, StagedOutput::Create(options.report));
   return std::optional<StagedOutput>(std::move(staged));
+}
+
+absl::StatusOr<StagedOutput> StageModel(const VerbOptions& options, const JobInputs& inputs,
+                                        std::string_view ending) {
+  const std::filesystem::path output =
+      options.output.empty() ? base::StrCat(inputs.model.stem().string(), ending) : options.output;
+  for (const auto& input : {std::optional(inputs.model), inputs.reference}) {
+    std::error_code ignored;
+    if (input && std::filesystem::equivalent(*input, output, ignored)) {
+      return base::MakeError(base::Reason::kFileUnwritable,
+                             base::StrCat(output.string(), ": this is the model that was given"),
+                             "give another name with --output");
+    }
+  }
+  return StagedOutput::Create(output);
 }
 
 absl::StatusOr<int> Finish(const Pipeline& pipeline, ForegroundReporter& reporter,

@@ -1,9 +1,9 @@
 // `gq-worker serve`: takes steps from a server and runs each in a child with limits.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include "CLI/App.hpp"
 #include "absl/status/status.h"
 
 namespace gq::worker {
@@ -21,9 +21,6 @@ struct ServeOptions {
   std::string onnxruntime;  // library that steps use; empty: GQ_ONNXRUNTIME, or the bundled one
   bool network = false;     // let steps use the network
 };
-
-// Adds the flags of `serve` to a command.
-void AddServeFlags(CLI::App& command, ServeOptions& options);
 
 // Blocks until SIGTERM or SIGINT (the current steps are finished first; a second signal ends them)
 // or until the server refuses this worker.

@@ -8,9 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/log_format.h"
 #include "common/base/status.h"
-#include "common/base/text.h"
 #include "common/compile/partition_report.h"
-#include "common/graph/analysis.h"
 #include "server/worker/finish.h"
 #include "server/worker/foreground_reporter.h"
 #include "server/worker/pipeline.h"
@@ -19,23 +17,14 @@
 #include "server/worker/steps/dry_run.h"
 #include "server/worker/steps/evaluate.h"
 #include "server/worker/steps/explore.h"
-#include "server/worker/steps/graph_optimize.h"
-#include "server/worker/steps/graph_quantize.h"
 #include "server/worker/steps/job_inputs.h"
 #include "server/worker/steps/layer_errors.h"
+#include "server/worker/verb_steps.h"
 
 namespace gq::worker {
 namespace {
 
-namespace fs = std::filesystem;
-using base::StrCat;
 using nlohmann::json;
-
-fs::path DefaultOutput(const fs::path& model) {
-  return fs::path(model.stem().string() + "_quantized.onnx");
-}
-
-}  // namespace
 
 // A finished compile in place of a model.
 absl::StatusOr<int> AnalyzeCompiled(const job::JobRequest& request, const VerbOptions& options) {
@@ -62,6 +51,8 @@ absl::StatusOr<int> AnalyzeCompiled(const job::JobRequest& request, const VerbOp
   return 0;
 }
 
+}  // namespace
+
 absl::StatusOr<int> Analyze(const job::JobRequest& request, const VerbOptions& options) {
   if (!request.local.compiled.empty()) return AnalyzeCompiled(request, options);
   GQ_ASSIGN_OR_RETURN(const JobInputs inputs, InputsOfRequest(request));
@@ -81,33 +72,20 @@ absl::StatusOr<int> Quantize(const job::JobRequest& request, const VerbOptions& 
   GQ_ASSIGN_OR_RETURN(const JobInputs inputs, InputsOfRequest(request));
   GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
   GQ_ASSIGN_OR_RETURN(auto report, StageReport(options));
-  GQ_ASSIGN_OR_RETURN(StagedOutput output,
-                      StagedOutput::Create(options.output.empty() ? DefaultOutput(inputs.model)
-                                                                  : fs::path(options.output)));
+  GQ_ASSIGN_OR_RETURN(StagedOutput output, StageModel(options, inputs, "_quantized.onnx"));
   ForegroundReporter reporter(request.local);
   Pipeline pipeline(inputs.spec, reporter);
-  GraphOptimizeResult optimized;
-  GraphQuantizeResult quantized;
-  pipeline.Add(gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "Graph Optimize",
-               [&](StepLog& log) -> absl::StatusOr<json> {
-                 GQ_ASSIGN_OR_RETURN(optimized, RunGraphOptimize(inputs, log));
-                 return optimized.report;
-               });
-  pipeline.Add(gq::v1::STEP_KIND_GRAPH_QUANTIZE, "Graph Quantize",
-               [&](StepLog& log) -> absl::StatusOr<json> {
-                 GQ_ASSIGN_OR_RETURN(quantized,
-                                     RunGraphQuantize(inputs, optimized, output.path(), log));
-                 return quantized.report;
-               });
+  QuantizedOnTheWay models;
+  AddGraphQuantize(pipeline, inputs, output.path(), models);
   const bool evaluate = options.evaluate || !inputs.evaluation.empty() ||
                         inputs.spec.target_accuracy_size() > 0 ||
                         std::find(inputs.spec.step().begin(), inputs.spec.step().end(),
                                   "evaluate") != inputs.spec.step().end();
   if (evaluate) {
     pipeline.Add(gq::v1::STEP_KIND_EVALUATE, "Evaluate", [&](StepLog& log) -> absl::StatusOr<json> {
-      GQ_ASSIGN_OR_RETURN(
-          EvaluateResult result,
-          RunEvaluate(inputs, optimized.float_model, quantized.emitted, optimized.task, log));
+      GQ_ASSIGN_OR_RETURN(EvaluateResult result,
+                          RunEvaluate(inputs, models.optimized.float_model,
+                                      models.quantized.emitted, models.optimized.task, log));
       pipeline.SetVerdict(VerdictOf(result.evaluation.verdict));
       return std::move(result.report);
     });
@@ -123,11 +101,7 @@ absl::StatusOr<int> DryRun(const job::JobRequest& request, const VerbOptions& op
   ForegroundReporter reporter(request.local);
   Pipeline pipeline(inputs.spec, reporter);
   GraphOptimizeResult optimized;
-  pipeline.Add(gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "Graph Optimize",
-               [&](StepLog& log) -> absl::StatusOr<json> {
-                 GQ_ASSIGN_OR_RETURN(optimized, RunGraphOptimize(inputs, log));
-                 return optimized.report;
-               });
+  AddGraphOptimize(pipeline, inputs, optimized);
   pipeline.Add(gq::v1::STEP_KIND_DRY_RUN, "Dry Run",
                [&](StepLog& log) { return RunDryRun(inputs, optimized, log); });
   GQ_RETURN_IF_ERROR(pipeline.Run());
@@ -139,35 +113,24 @@ absl::StatusOr<int> Explore(const job::JobRequest& request, const VerbOptions& o
   GQ_RETURN_IF_ERROR(CheckGoals(inputs.spec));
   GQ_RETURN_IF_ERROR(CheckSearch(inputs.spec));
   GQ_ASSIGN_OR_RETURN(auto report, StageReport(options));
-  GQ_ASSIGN_OR_RETURN(StagedOutput output,
-                      StagedOutput::Create(options.output.empty() ? DefaultOutput(inputs.model)
-                                                                  : fs::path(options.output)));
+  GQ_ASSIGN_OR_RETURN(StagedOutput output, StageModel(options, inputs, "_quantized.onnx"));
   ForegroundReporter reporter(request.local);
   Pipeline pipeline(inputs.spec, reporter);
-  GraphOptimizeResult optimized;
-  GraphQuantizeResult quantized;
+  QuantizedOnTheWay models;
   EvaluateResult evaluated;
-  pipeline.Add(gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "Graph Optimize",
-               [&](StepLog& log) -> absl::StatusOr<json> {
-                 GQ_ASSIGN_OR_RETURN(optimized, RunGraphOptimize(inputs, log));
-                 return optimized.report;
-               });
-  pipeline.Add(gq::v1::STEP_KIND_GRAPH_QUANTIZE, "Graph Quantize",
-               [&](StepLog& log) -> absl::StatusOr<json> {
-                 GQ_ASSIGN_OR_RETURN(quantized,
-                                     RunGraphQuantize(inputs, optimized, output.path(), log));
-                 return quantized.report;
-               });
+  AddGraphQuantize(pipeline, inputs, output.path(), models);
   pipeline.Add(gq::v1::STEP_KIND_EVALUATE, "Evaluate", [&](StepLog& log) -> absl::StatusOr<json> {
-    GQ_ASSIGN_OR_RETURN(evaluated, RunEvaluate(inputs, optimized.float_model, quantized.emitted,
-                                               optimized.task, log));
+    GQ_ASSIGN_OR_RETURN(evaluated,
+                        RunEvaluate(inputs, models.optimized.float_model, models.quantized.emitted,
+                                    models.optimized.task, log));
     return evaluated.report;
   });
   pipeline.Add(gq::v1::STEP_KIND_EXPLORE, "Explore", [&](StepLog& log) -> absl::StatusOr<json> {
     explore::MemoryJournal journal;
+    const GraphQuantizeResult& quantized = models.quantized;
     GQ_ASSIGN_OR_RETURN(
         ExploreResult result,
-        RunExplore(inputs, optimized,
+        RunExplore(inputs, models.optimized,
                    {quantized.emitted, quantized.report, evaluated.report, &quantized.source},
                    {.model = output.path()}, {}, journal, log));
     pipeline.SetVerdict(result.verdict);

@@ -1,10 +1,6 @@
 #include "server/worker/steps/plugins.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <set>
 #include <string>
 #include <system_error>
@@ -13,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/temporary_folder.h"
 #include "common/base/text.h"
 #include "common/harness/harness_call.h"
 #include "server/worker/steps/stopwatch.h"
@@ -187,23 +184,22 @@ absl::StatusOr<json> ApplyPlugins(harness::PluginStage stage, const gq::v1::JobS
 absl::StatusOr<json> ApplyModelPlugins(const JobInputs& inputs, StepLog& log, graph::Model& model) {
   if (inputs.spec.plugin().empty()) return json();
   GQ_RETURN_IF_ERROR(CheckPlugins(inputs.spec, model));
-  std::string folder = (fs::temp_directory_path() / "gq-plugin-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) {
-    return MakeError(Reason::kFileUnwritable, StrCat(folder, ": ", std::strerror(errno)));
-  }
-  const fs::path output = fs::path(folder) / inputs.model.filename();
-  absl::StatusOr<json> records =
-      ApplyPlugins(harness::PluginStage::kModel, inputs.spec, inputs.model, output, log);
-  absl::Status loaded = records.status();
-  if (records.ok() && !records->empty()) {
-    absl::StatusOr<graph::Model> changed = graph::LoadModel(output);
-    loaded = changed.status();
-    if (changed.ok()) model = *std::move(changed);
-  }
   // What is mapped stays readable without its name.
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
-  GQ_RETURN_IF_ERROR(loaded);
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder folder,
+                      base::TemporaryFolder::Make("gq-plugin-"));
+  fs::path given = inputs.model;
+  const fs::path output = folder.path() / given.filename().replace_extension(".onnx");
+  if (given.extension() == ".onnxtxt") {
+    // A plugin reads the binary form.
+    given = folder.path() / "given" / output.filename();
+    GQ_RETURN_IF_ERROR(base::MakeFolder(given.parent_path()));
+    GQ_RETURN_IF_ERROR(graph::SaveModel(model, given));
+  }
+  GQ_ASSIGN_OR_RETURN(json records,
+                      ApplyPlugins(harness::PluginStage::kModel, inputs.spec, given, output, log));
+  if (!records.empty()) {
+    GQ_ASSIGN_OR_RETURN(model, graph::LoadModel(output));
+  }
   return records;
 }
 

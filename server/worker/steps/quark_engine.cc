@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/log_format.h"
 #include "common/base/status.h"
+#include "common/base/temporary_folder.h"
 #include "common/base/text.h"
 #include "common/harness/tool_process.h"
 #include "common/quantize/quark_json.h"
@@ -25,32 +26,6 @@ using nlohmann::json;
 constexpr absl::Duration kProbeLimit = absl::Minutes(2);
 constexpr absl::Duration kRunLimit = absl::Hours(6);
 constexpr std::string_view kResult = "GQ-RESULT ";
-
-// A folder that goes with all that is in it.
-class WorkFolder {
- public:
-  static absl::StatusOr<WorkFolder> Create() {
-    std::error_code error;
-    const fs::path root = fs::temp_directory_path(error);
-    std::string pattern = ((error ? fs::path("/tmp") : root) / "gq-quark-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      return MakeError(Reason::kFileUnwritable, StrCat(pattern, ": cannot be created"),
-                       "set TMPDIR to a folder that may be written to");
-    }
-    return WorkFolder(pattern);
-  }
-  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  WorkFolder& operator=(WorkFolder&&) = delete;
-  ~WorkFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  explicit WorkFolder(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
 
 // The script of --activation-script, which the operator of the worker must have allowed.
 absl::StatusOr<fs::path> ActivationScript(const JobInputs& inputs) {
@@ -156,7 +131,7 @@ std::string QuarkPython() {
 }
 
 absl::StatusOr<json> ProbeQuark(const JobInputs& inputs, base::Reporter& log) {
-  GQ_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Create());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder folder, base::TemporaryFolder::Make("gq-quark-"));
   GQ_ASSIGN_OR_RETURN(const json result, Drive(inputs, folder.path(), "--probe", kProbeLimit, log));
   return result.value("versions", json::object());
 }
@@ -169,7 +144,7 @@ absl::StatusOr<json> RunQuark(const JobInputs& inputs, const quantize::QuantizeC
                      StrCat("--engine quark does not do the scheme ", config.scheme),
                      "take --engine native, or a scheme with static ranges");
   }
-  GQ_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Create());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder folder, base::TemporaryFolder::Make("gq-quark-"));
   const fs::path given = folder.path() / "model.onnx";
   GQ_RETURN_IF_ERROR(graph::SaveModel(model, given, graph::SameLayout(model)));
   GQ_ASSIGN_OR_RETURN(const int64_t count, WriteSamples(data, folder.path() / "samples"));
