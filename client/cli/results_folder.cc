@@ -16,7 +16,11 @@ using base::MakeError;
 using base::Reason;
 using base::StrCat;
 
-constexpr std::string_view kIntermediate = "model_float.onnx";
+// What steps make for later ones.
+bool IsIntermediate(std::string_view artifact) {
+  return artifact.starts_with("model_float.onnx") || artifact.starts_with("model_recovered.onnx") ||
+         artifact == "config_recovered.json";
+}
 
 bool SameSize(const fs::path& path, int64_t size) {
   std::error_code error;
@@ -45,7 +49,7 @@ absl::StatusOr<std::vector<std::string>> FetchArtifacts(ServiceClient& client,
   GQ_ASSIGN_OR_RETURN(const std::vector<gq::v1::Artifact> artifacts, client.ListArtifacts(job_id));
   std::vector<std::string> fetched;
   for (const gq::v1::Artifact& artifact : artifacts) {
-    if (!all && artifact.path().starts_with(kIntermediate)) continue;
+    if (!all && IsIntermediate(artifact.path())) continue;
     GQ_ASSIGN_OR_RETURN(const fs::path path, PathBelow(folder, artifact.path()));
     fetched.push_back(artifact.path());
     if (SameSize(path, artifact.digest().size_bytes())) {

@@ -19,7 +19,8 @@ absl::StatusOr<std::filesystem::path> PathBelow(const std::filesystem::path& fol
                                                 std::string_view artifact);
 
 // Downloads the artifacts of a job that are not there yet. Returns their paths below `folder`,
-// sorted. Intermediate models (`model_float.onnx`) are left out unless `all`.
+// sorted. What steps make for later ones (`model_float.onnx`, `model_recovered.onnx`,
+// `config_recovered.json`) is left out unless `all`.
 absl::StatusOr<std::vector<std::string>> FetchArtifacts(ServiceClient& client,
                                                         rpc::BlobClient& blobs,
                                                         const std::string& job_id,

@@ -40,11 +40,10 @@ absl::StatusOr<runtime::Session> MakeSession(const graph::Model& model, std::str
 }
 
 // Position in the data's sample of every input of the session.
-absl::StatusOr<std::vector<size_t>> MapInputs(const runtime::Session& session,
+absl::StatusOr<std::vector<size_t>> MapInputs(const std::vector<runtime::TensorInfo>& inputs,
                                               const std::vector<runtime::InputSpec>& specs,
                                               std::string_view role) {
   std::vector<size_t> map;
-  const auto& inputs = session.inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto found = std::find_if(specs.begin(), specs.end(),
                                     [&](const auto& spec) { return spec.name == inputs[i].name; });
@@ -70,6 +69,27 @@ absl::StatusOr<std::vector<size_t>> MapInputs(const runtime::Session& session,
   return map;
 }
 
+// The candidate's file in a session of its own.
+class SessionRunner : public CandidateRunner {
+ public:
+  explicit SessionRunner(runtime::Session session) : session_(std::move(session)) {}
+  const std::vector<runtime::TensorInfo>& inputs() const override { return session_.inputs(); }
+  const std::vector<runtime::TensorInfo>& outputs() const override { return session_.outputs(); }
+  absl::Status Run(int64_t /*sample*/, std::span<const runtime::Tensor> inputs,
+                   std::vector<runtime::Tensor>* outputs) override {
+    return session_.Run(inputs, outputs);
+  }
+
+ private:
+  runtime::Session session_;
+};
+
+int OutputIndex(const std::vector<runtime::TensorInfo>& outputs, std::string_view name) {
+  const auto found = std::find_if(outputs.begin(), outputs.end(),
+                                  [&](const auto& info) { return info.name == name; });
+  return found == outputs.end() ? -1 : static_cast<int>(found - outputs.begin());
+}
+
 // What the runs of one sample gave.
 struct Slot {
   int64_t index = 0;
@@ -83,22 +103,22 @@ struct Slot {
 class Evaluator {
  public:
   Evaluator(const graph::Model& candidate, runtime::DataSet& data, const EvaluateOptions& options,
-            base::Reporter& reporter, Baseline& baseline, runtime::Session candidate_session)
+            base::Reporter& reporter, Baseline& baseline, CandidateRunner& runner)
       : candidate_(candidate),
         data_(data),
         options_(options),
         reporter_(reporter),
         baseline_(baseline),
         reference_session_(baseline.session()),
-        candidate_session_(std::move(candidate_session)) {
+        runner_(runner) {
     evaluation_.task = options.task;
   }
 
   absl::Status Prepare() {
     GQ_ASSIGN_OR_RETURN(reference_inputs_,
-                        MapInputs(reference_session_, data_.inputs(), "reference"));
+                        MapInputs(reference_session_.inputs(), data_.inputs(), "reference"));
     GQ_ASSIGN_OR_RETURN(candidate_inputs_,
-                        MapInputs(candidate_session_, data_.inputs(), "candidate"));
+                        MapInputs(runner_.inputs(), data_.inputs(), "candidate"));
     GQ_RETURN_IF_ERROR(MapOutputs());
     GQ_RETURN_IF_ERROR(CheckTargets());
     return CheckLabels();
@@ -147,10 +167,10 @@ class Evaluator {
   absl::Status MapOutputs() {
     const graph::GraphIndex index(candidate_.graph());
     const auto& outputs = reference_session_.outputs();
-    const auto& others = candidate_session_.outputs();
+    const auto& others = runner_.outputs();
     std::vector<OutputShape> shapes;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      int at = candidate_session_.OutputIndex(outputs[i].name);
+      int at = OutputIndex(others, outputs[i].name);
       if (at < 0 && outputs.size() == others.size() &&
           reference_session_.OutputIndex(others[i].name) < 0) {
         at = static_cast<int>(i);
@@ -269,14 +289,20 @@ class Evaluator {
   }
 
   absl::Status RunOne(Slot& slot) const {
-    const auto run = [&slot](const runtime::Session& session, const std::vector<size_t>& map,
-                             std::vector<runtime::Tensor>* outputs, double* seconds) {
+    const auto run = [&slot](const auto& run_model, const std::vector<size_t>& map,
+                             double* seconds) {
       slot.inputs.clear();
       for (const size_t at : map) slot.inputs.push_back(slot.sample[at]);
       const auto start = Clock::now();
-      absl::Status status = session.Run(slot.inputs, outputs);
+      absl::Status status = run_model(slot.inputs);
       *seconds = SecondsSince(start);
       return status;
+    };
+    const auto run_reference = [&](const std::vector<runtime::Tensor>& inputs) {
+      return reference_session_.Run(inputs, &slot.reference);
+    };
+    const auto run_candidate = [&](const std::vector<runtime::Tensor>& inputs) {
+      return runner_.Run(slot.index, inputs, &slot.candidate);
     };
     // Memory that is shared with the baseline is not written again.
     if (slot.kept) slot.reference.clear();
@@ -285,13 +311,11 @@ class Evaluator {
     if (slot.kept) {
       slot.reference = *known;
       slot.reference_seconds = 0;
-    } else if (absl::Status status = run(reference_session_, reference_inputs_, &slot.reference,
-                                         &slot.reference_seconds);
+    } else if (absl::Status status = run(run_reference, reference_inputs_, &slot.reference_seconds);
                !status.ok()) {
       return base::AddContext(status, StrCat("reference model on sample ", slot.index));
     }
-    if (absl::Status status =
-            run(candidate_session_, candidate_inputs_, &slot.candidate, &slot.candidate_seconds);
+    if (absl::Status status = run(run_candidate, candidate_inputs_, &slot.candidate_seconds);
         !status.ok()) {
       return base::AddContext(status, StrCat("candidate model on sample ", slot.index));
     }
@@ -388,7 +412,7 @@ class Evaluator {
   base::Reporter& reporter_;
   Baseline& baseline_;
   const runtime::Session& reference_session_;
-  runtime::Session candidate_session_;
+  CandidateRunner& runner_;
   std::vector<size_t> reference_inputs_, candidate_inputs_;
   std::vector<int> candidate_outputs_;
   std::vector<OutputComparer> comparers_;
@@ -439,10 +463,21 @@ absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& cand
   const auto start = Clock::now();
   GQ_ASSIGN_OR_RETURN(runtime::Session candidate_session, MakeSession(candidate, "candidate"));
   const double session_seconds = SecondsSince(start);
-  Evaluator evaluator(candidate, data, options, reporter, baseline, std::move(candidate_session));
+  SessionRunner runner(std::move(candidate_session));
+  GQ_ASSIGN_OR_RETURN(Evaluation evaluation,
+                      Evaluate(baseline, candidate, runner, data, options, reporter));
+  evaluation.session_seconds = session_seconds;
+  evaluation.seconds = SecondsSince(start);
+  return evaluation;
+}
+
+absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& candidate,
+                                    CandidateRunner& runner, runtime::DataSet& data,
+                                    const EvaluateOptions& options, base::Reporter& reporter) {
+  const auto start = Clock::now();
+  Evaluator evaluator(candidate, data, options, reporter, baseline, runner);
   GQ_RETURN_IF_ERROR(evaluator.Prepare());
   GQ_ASSIGN_OR_RETURN(Evaluation evaluation, evaluator.Run());
-  evaluation.session_seconds = session_seconds;
   evaluation.seconds = SecondsSince(start);
   return evaluation;
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +37,9 @@ struct EvaluateOptions {
   int parallel_samples = 1;
   // Numbers of the samples to compare on, ascending; empty: all.
   std::vector<int64_t> only;
+  // Where set, gives what the candidate makes of a sample, in the order of its outputs, instead of a
+  // run here: a board has computed it. Asked in ascending order; parallel_samples has to be 1.
+  std::function<absl::StatusOr<std::vector<runtime::Tensor>>(int64_t sample)> candidate_outputs;
 };
 
 // The reference's side of evaluations over one data set: its session, and its outputs for the
@@ -58,6 +63,19 @@ class Baseline {
   runtime::Session session_;
   int64_t free_bytes_;
   std::map<int64_t, std::vector<runtime::Tensor>> outputs_;
+};
+
+// Runs a candidate in place of a session over its file.
+class CandidateRunner {
+ public:
+  virtual ~CandidateRunner() = default;
+  // Of the candidate, as Session has them.
+  virtual const std::vector<runtime::TensorInfo>& inputs() const = 0;
+  virtual const std::vector<runtime::TensorInfo>& outputs() const = 0;
+  // Runs sample number `sample` of the data set. Called from several threads at once, never for one
+  // sample twice.
+  virtual absl::Status Run(int64_t sample, std::span<const runtime::Tensor> inputs,
+                           std::vector<runtime::Tensor>* outputs) = 0;
 };
 
 struct Evaluation {
@@ -92,6 +110,11 @@ absl::StatusOr<Evaluation> Evaluate(const graph::Model& reference, const graph::
 absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& candidate,
                                     runtime::DataSet& data, const EvaluateOptions& options,
                                     base::Reporter& reporter);
+
+// The same with the candidate's outputs from `runner`.
+absl::StatusOr<Evaluation> Evaluate(Baseline& baseline, const graph::Model& candidate,
+                                    CandidateRunner& runner, runtime::DataSet& data,
+                                    const EvaluateOptions& options, base::Reporter& reporter);
 
 // The samples on which `labels` may be given, for messages: labels per sample of the output that
 // top-1 is taken from. Reads the values of a .npy of integers.

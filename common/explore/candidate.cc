@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "common/accuracy/evaluation_json.h"
 #include "common/base/status.h"
@@ -78,6 +79,23 @@ void TakeParameters(const graph::Model& from, graph::Model* model) {
   }
   graph::RemoveUnusedInitializers(graph);
   model->CompactStore();
+}
+
+// With the activations that stand alone behind them, whose results are the layers' outputs.
+std::vector<std::string> WithActivations(const onnx::GraphProto& graph,
+                                         std::vector<std::string> nodes) {
+  static const std::set<std::string> kTypes = {"Relu", "Clip", "LeakyRelu", "PRelu"};
+  const graph::GraphIndex index(graph);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const onnx::NodeProto* node = index.FindNode(nodes[i]);
+    if (node == nullptr || node->output_size() != 1) continue;
+    const onnx::NodeProto* reader = index.OnlyConsumer(node->output(0));
+    if (reader == nullptr || !kTypes.contains(reader->op_type())) continue;
+    if (std::find(nodes.begin(), nodes.end(), reader->name()) == nodes.end()) {
+      nodes.push_back(reader->name());
+    }
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -200,7 +218,10 @@ std::vector<std::string> CandidateMaker::UserNames(const std::vector<std::string
 
 void CandidateMaker::Promote(const std::vector<std::string>& nodes,
                              quantize::QuantizeConfig* config) const {
-  const std::vector<std::string> names = UserNames(nodes);
+  const std::vector<std::string> names =
+      UserNames(problem_.limits.precision == onnx::TensorProto::INT16
+                    ? WithActivations(problem_.float_model.graph(), nodes)
+                    : nodes);
   if (!names.empty() && config->scheme == "vint8") {
     config->scheme = problem_.limits.precision == onnx::TensorProto::FLOAT16    ? "vint8+fp16"
                      : problem_.limits.precision == onnx::TensorProto::BFLOAT16 ? "vint8+bf16"
@@ -261,19 +282,61 @@ absl::StatusOr<Candidate> CandidateMaker::FromStart(const std::vector<std::strin
 
 absl::StatusOr<accuracy::Evaluation> CandidateMaker::Evaluate(const graph::Model& model,
                                                               const std::vector<int64_t>& only) {
-  QuietReporter quiet(reporter_);
-  accuracy::EvaluateOptions options = problem_.evaluate;
-  options.only = only;
   const bool full = only.empty();
   if (full) ++full_evaluations_;
   sample_runs_ += full ? problem_.evaluation.size() : static_cast<int64_t>(only.size());
-  const quantize::HiddenPrecision hidden = quantize::FindHiddenPrecision(model);
-  if (!hidden.any()) {
-    return accuracy::Evaluate(baseline_, model, problem_.evaluation, options, quiet);
+  if (!full) {
+    // Nothing is kept of them, but they run without pairs.
+    IncrementalRuns once({.samples = 0});
+    return EvaluateWith(&once, model, only);
   }
-  GQ_ASSIGN_OR_RETURN(const quantize::ReducedPrecision reference,
-                      quantize::ReducedPrecisionReference(model, hidden.float_tensors));
-  return accuracy::Evaluate(baseline_, reference.model, problem_.evaluation, options, quiet);
+  return EvaluateWith(runs_.get(), model, only);
+}
+
+absl::StatusOr<accuracy::Evaluation> CandidateMaker::EvaluateFile(const graph::Model& model) {
+  return EvaluateWith(nullptr, model, {});
+}
+
+absl::StatusOr<accuracy::Evaluation> CandidateMaker::EvaluateWith(
+    IncrementalRuns* runs, const graph::Model& model, const std::vector<int64_t>& only) {
+  QuietReporter quiet(reporter_);
+  accuracy::EvaluateOptions options = problem_.evaluate;
+  options.only = only;
+  const quantize::HiddenPrecision hidden = quantize::FindHiddenPrecision(model);
+  std::optional<quantize::ReducedPrecision> reference;
+  if (hidden.any()) {
+    GQ_ASSIGN_OR_RETURN(reference,
+                        quantize::ReducedPrecisionReference(model, hidden.float_tensors));
+  }
+  const graph::Model& shown = reference ? reference->model : model;
+  if (runs != nullptr) {
+    // A model that cannot be run so is run as it is.
+    auto runner = runs->Start(shown);
+    if (runner.ok() && *runner != nullptr) {
+      auto evaluation =
+          accuracy::Evaluate(baseline_, shown, **runner, problem_.evaluation, options, quiet);
+      runs->Finish(evaluation.ok());
+      return evaluation;
+    }
+    runs->Finish(false);
+  }
+  return accuracy::Evaluate(baseline_, shown, problem_.evaluation, options, quiet);
+}
+
+void CandidateMaker::ReuseRuns() {
+  if (runs_ == nullptr) {
+    runs_ = std::make_unique<IncrementalRuns>(
+        IncrementalOptions{.samples = problem_.evaluation.size()});
+  }
+}
+
+void CandidateMaker::BuildOnLast(bool accepted) {
+  if (runs_ == nullptr) return;
+  if (accepted) {
+    runs_->Accept();
+  } else {
+    runs_->Reject();
+  }
 }
 
 }  // namespace gq::explore

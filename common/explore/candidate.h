@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/accuracy/evaluate.h"
 #include "common/base/reporter.h"
+#include "common/explore/incremental_runs.h"
 #include "common/explore/limits.h"
 #include "common/explore/stopping_rule.h"
 #include "common/graph/model.h"
@@ -97,6 +98,17 @@ class CandidateMaker {
   absl::StatusOr<accuracy::Evaluation> Evaluate(const graph::Model& model,
                                                 const std::vector<int64_t>& only = {});
 
+  // From here on candidates that are measured on all samples start from what they share with the
+  // one they build on (incremental_runs.h). BuildOnLast says of each whether later ones build on it
+  // or on the one before.
+  void ReuseRuns();
+  void BuildOnLast(bool accepted);
+  // True when the figures of this maker are not those of a session over the file itself; they are
+  // the same as long as ONNX Runtime's kernels are.
+  bool reuses_runs() const { return runs_ != nullptr; }
+  // On all samples, in a session over the emitted file (or its reference); not counted.
+  absl::StatusOr<accuracy::Evaluation> EvaluateFile(const graph::Model& model);
+
   int full_evaluations() const { return full_evaluations_; }
   int64_t sample_runs() const { return sample_runs_; }
 
@@ -107,12 +119,16 @@ class CandidateMaker {
   void Promote(const std::vector<std::string>& nodes, quantize::QuantizeConfig* config) const;
   absl::StatusOr<Candidate> Quantize(const std::vector<std::string>& nodes,
                                      const std::vector<std::string>& passes);
+  absl::StatusOr<accuracy::Evaluation> EvaluateWith(IncrementalRuns* runs,
+                                                    const graph::Model& model,
+                                                    const std::vector<int64_t>& only);
 
   const Problem& problem_;
   base::Reporter& reporter_;
   accuracy::Baseline baseline_;
   calibrate::CalibrationTable table_;         // of float_model
   calibrate::CalibrationTable source_table_;  // of source
+  std::unique_ptr<IncrementalRuns> runs_;
   int full_evaluations_ = 0;
   int64_t sample_runs_ = 0;
 };

@@ -29,7 +29,7 @@ struct TraceRow {
   std::string decision;
   int layers = 0;  // promoted compute layers
   Figures figures;
-  double seconds = 0;
+  double seconds = 0, cpu_seconds = 0;
   bool full = false;  // measured on all evaluation samples
 };
 

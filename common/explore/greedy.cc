@@ -59,6 +59,7 @@ absl::StatusOr<StrategyResult> RunGreedy(const Problem& problem, CandidateMaker&
   };
   const std::string start_name =
       promoted.empty() ? "without recovery" : "without recovery, kept layers promoted";
+  maker.ReuseRuns();
   const bool plain_is_start = problem.recover.passes.empty() && promoted.empty();
   const char* first = plain_is_start ? "start" : start_name.c_str();
   GQ_ASSIGN_OR_RETURN(Run::Tried start, plain_is_start
@@ -66,6 +67,7 @@ absl::StatusOr<StrategyResult> RunGreedy(const Problem& problem, CandidateMaker&
                                             : run.Try("preset", start_name, {}, plain(promoted)));
   GQ_RETURN_IF_ERROR(
       run.Decide("preset", first, "kept", start, promoted, CountLayers(problem, promoted), true));
+  maker.BuildOnLast(true);
   StrategyResult result{.searched_row = run.rows()};
   if (start.failed) {
     result.stop = "the model without promotions could not be measured";
@@ -87,6 +89,7 @@ absl::StatusOr<StrategyResult> RunGreedy(const Problem& problem, CandidateMaker&
     const int count = CountLayers(problem, nodes);
     GQ_RETURN_IF_ERROR(
         run.Decide("greedy", layer, DecisionName(decision), tried, nodes, count, true));
+    maker.BuildOnLast(decision == Decision::kPromoted);
     if (decision != Decision::kPromoted) continue;
     promoted = std::move(nodes);
     result.searched_row = run.rows();

@@ -51,6 +51,23 @@ void AddNames(std::string_view value, std::vector<std::string>& names) {
   }
 }
 
+struct PrecisionName {
+  std::string_view upper, lower;
+  int32_t precision;
+};
+constexpr PrecisionName kPrecisions[] = {{"BF16", "bf16", onnx::TensorProto::BFLOAT16},
+                                         {"FP16", "fp16", onnx::TensorProto::FLOAT16},
+                                         {"FP32", "fp32", onnx::TensorProto::FLOAT},
+                                         {"INT16", "int16", onnx::TensorProto::INT16},
+                                         {"INT8", "int8", onnx::TensorProto::INT8}};
+
+const PrecisionName* FindPrecision(std::string_view name) {
+  for (const PrecisionName& known : kPrecisions) {
+    if (name == known.upper || name == known.lower) return &known;
+  }
+  return nullptr;
+}
+
 absl::Status Apply(std::string_view text, std::string_view key, std::string_view value,
                    Limits& limits) {
   const auto number = [&](double low, double high) -> std::optional<double> {
@@ -64,15 +81,9 @@ absl::Status Apply(std::string_view text, std::string_view key, std::string_view
     return absl::OkStatus();
   };
   if (key == "precision") {
-    if (value == "BF16" || value == "bf16") {
-      limits.precision = onnx::TensorProto::BFLOAT16;
-    } else if (value == "FP16" || value == "fp16") {
-      limits.precision = onnx::TensorProto::FLOAT16;
-    } else if (value == "FP32" || value == "fp32") {
-      limits.precision = onnx::TensorProto::FLOAT;
-    } else {
-      return Refuse(text, "BF16, FP16 or FP32");
-    }
+    const PrecisionName* known = FindPrecision(value);
+    if (known == nullptr) return Refuse(text, "BF16, FP16, FP32, INT16 or INT8");
+    limits.precision = known->precision;
   } else if (key == "pass_rate") {
     const auto parsed = number(0, 100);
     if (!parsed) return Refuse(text, "percent, 0 to 100");
@@ -104,6 +115,13 @@ absl::Status Apply(std::string_view text, std::string_view key, std::string_view
 }
 
 }  // namespace
+
+std::string_view PrecisionText(int32_t precision) {
+  for (const PrecisionName& known : kPrecisions) {
+    if (known.precision == precision) return known.lower;
+  }
+  return "";
+}
 
 int Limits::MostPromotions(int layers) const {
   // The products of decimal shares are a little off: 0.3 * 50 is 15.000000000000002.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,7 +11,8 @@
 namespace gq::explore {
 
 struct Limits {
-  // What layers are promoted to: BFLOAT16, FLOAT16 or FLOAT.
+  // What layers are promoted to: BFLOAT16, FLOAT16, FLOAT, INT16 (activations; weights stay int8),
+  // or INT8 (weights, of a scheme with int4 ones).
   int32_t precision = onnx::TensorProto::BFLOAT16;
   double pass_rate = 99.9;   // percent; reached: stop
   double min_gain_db = 0.5;  // the last `patience` kept promotions each gained less: stop
@@ -27,6 +29,9 @@ struct Limits {
   // The most tries: max_iterations, or one a layer.
   int MostIterations(int layers) const;
 };
+
+// `bf16`, `fp16`, `fp32`, `int16` or `int8`, as it is written in precision=...
+std::string_view PrecisionText(int32_t precision);
 
 // Each text is `KEY=VALUE`; `keep` and `forbid` may come several times, with names separated by
 // commas. INVALID_FLAG with the keys there are and what a value looks like.

@@ -122,8 +122,9 @@ absl::StatusOr<std::unique_ptr<Meter>> Meter::Create(
     return base::MakeError(base::Reason::kDataEmpty, "no sample is left to measure on",
                            "give samples without NaN and infinity");
   }
-  GQ_ASSIGN_OR_RETURN(meter->model_, SwitchModel::Create(source, candidate, regions,
-                                                         options.precision, options.threads));
+  GQ_ASSIGN_OR_RETURN(meter->model_,
+                      SwitchModel::Create(source, candidate, regions, options.in_float,
+                                          options.precision, options.threads));
   return meter;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct MeterOptions {
   int threads = 1;
   // Noise against the signal's power (SNR) instead of its peak (PSNR).
   bool snr = false;
+  std::set<std::string> in_float;  // nodes that `quantized` has in float already
 };
 
 // Not thread-safe.

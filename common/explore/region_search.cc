@@ -10,6 +10,7 @@ namespace gq::explore {
 namespace {
 
 constexpr size_t kLookedAt = 4;  // of each ranking, at every step
+constexpr size_t kBlocksLookedAt = 2;
 constexpr int kMostSwaps = 6;
 constexpr double kLeastSwapGain = 0.05;  // dB
 
@@ -110,10 +111,58 @@ class RegionSearch {
         found = true;
       }
       if (!found) break;
-      path->regions.push_back(best);
-      path->scores.push_back(best_score);
+      const double gain = best_score - path->scores.back();
+      GQ_ASSIGN_OR_RETURN(const std::vector<size_t> block,
+                          BetterBlock(room - path->regions.size(), gain, *path));
+      if (block.empty()) {
+        path->regions.push_back(best);
+        path->scores.push_back(best_score);
+      }
+      for (const size_t region : block) {
+        path->regions.push_back(region);
+        GQ_ASSIGN_OR_RETURN(const double value, Measure(With(path->regions)));
+        path->scores.push_back(value);
+      }
     }
     return absl::OkStatus();
+  }
+
+  // What is missing of a block that gains at least `gain` for each of its regions; empty for none.
+  // Only the blocks that do most damage are looked at.
+  absl::StatusOr<std::vector<size_t>> BetterBlock(size_t room, double gain,
+                                                  const RegionPath& path) {
+    std::vector<std::pair<double, std::vector<size_t>>> open;
+    for (const std::vector<size_t>& block : options_.blocks) {
+      std::vector<size_t> missing;
+      double damage = 0;
+      bool known = true;
+      for (const size_t region : block) {
+        if (start_[region] ||
+            std::find(path.regions.begin(), path.regions.end(), region) != path.regions.end()) {
+          continue;
+        }
+        known = known && damage_.contains(region);
+        if (known) damage += damage_.at(region);
+        missing.push_back(region);
+      }
+      if (!known || missing.size() < 2 || missing.size() > room) continue;
+      open.emplace_back(damage / static_cast<double>(missing.size()), std::move(missing));
+    }
+    std::stable_sort(open.begin(), open.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (open.size() > kBlocksLookedAt) open.resize(kBlocksLookedAt);
+    std::vector<size_t> best;
+    double best_gain = gain;
+    for (auto& [damage, missing] : open) {
+      std::vector<size_t> tried = path.regions;
+      tried.insert(tried.end(), missing.begin(), missing.end());
+      GQ_ASSIGN_OR_RETURN(const double value, Measure(With(tried)));
+      const double each = (value - path.scores.back()) / static_cast<double>(missing.size());
+      if (each < best_gain) continue;
+      best_gain = each;
+      best = std::move(missing);
+    }
+    return best;
   }
 
   // The most damaging regions together may do better than the path that grew one by one.

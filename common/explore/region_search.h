@@ -15,6 +15,9 @@ using ScoreFunction =
 
 struct SearchOptions {
   int most = 0;  // promotions, those of the start included
+  // Regions that may be taken together: where a block helps at least as much a region as the best
+  // single one, it is taken as a whole, for fewer conversions.
+  std::vector<std::vector<size_t>> blocks;
   // Asked between measurements; true ends the search with what it has.
   std::function<bool()> out_of_time;
 };

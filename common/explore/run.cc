@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <set>
 
@@ -21,6 +22,13 @@ using nlohmann::json;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Of all threads of this process.
+double CpuSeconds() {
+  timespec now{};
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
 std::string Fixed(double value, int digits) {
@@ -86,6 +94,7 @@ absl::StatusOr<Run::Tried> Run::Try(std::string_view kind, std::string_view cand
     tried = {.make = std::move(tried.make)};
   }
   const auto begin = std::chrono::steady_clock::now();
+  const double cpu_begin = CpuSeconds();
   const absl::Status status = [&]() -> absl::Status {
     GQ_ASSIGN_OR_RETURN(const Candidate made, tried.make());
     tried.config_json = quantize::WriteQuarkJson(made.config);
@@ -94,6 +103,7 @@ absl::StatusOr<Run::Tried> Run::Try(std::string_view kind, std::string_view cand
     return absl::OkStatus();
   }();
   tried.seconds = SecondsSince(begin);
+  tried.cpu_seconds = CpuSeconds() - cpu_begin;
   if (status.ok()) return tried;
   if (base::GetReason(status) == base::Reason::kCancelled) return status;
   reporter_.Warn("Explore",
@@ -131,6 +141,7 @@ absl::Status Run::Decide(std::string_view kind, std::string_view candidate,
                .layers = layers,
                .figures = tried.figures,
                .seconds = tried.seconds,
+               .cpu_seconds = tried.cpu_seconds,
                .full = full && !tried.failed};
   if (!tried.known) {
     json state = extra;
@@ -219,9 +230,11 @@ absl::StatusOr<std::vector<std::string>> NodesOfPatterns(const Problem& problem,
 }
 
 std::vector<std::string> QuantizedLayers(const Problem& problem, const CandidateMaker& maker) {
-  std::set<std::string> in_float;
+  std::set<std::string> in_float;  // or, where int4 weights become int8, in 8 bits already
+  const bool to_int8 = problem.limits.precision == onnx::TensorProto::INT8;
   for (const json& layer : problem.start_report.value("layers", json::array())) {
-    if (layer.value("precision", "") == "float32") in_float.insert(layer.value("node", ""));
+    const bool wide = to_int8 && layer.value("weight_bits", 8) >= 8;
+    if (wide || layer.value("precision", "") == "float32") in_float.insert(layer.value("node", ""));
   }
   std::vector<std::string> layers;
   for (const std::string& layer : graph::ComputeLayers(problem.float_model.graph())) {

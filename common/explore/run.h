@@ -27,7 +27,7 @@ class Run {
   struct Tried {
     Figures figures;
     bool failed = false;
-    double seconds = 0;
+    double seconds = 0, cpu_seconds = 0;
     bool known = false;  // from an earlier run
     std::string config_json;
     std::optional<accuracy::Evaluation> evaluation;  // nothing when it is known or failed

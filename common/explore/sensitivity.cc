@@ -23,6 +23,8 @@ using nlohmann::json;
 constexpr double kSearchMacs = 6e11;
 constexpr int64_t kMostSearchSamples = 12;
 constexpr int64_t kMostCheckSamples = 16;
+// What a join has to bring for its conversions, in dB.
+constexpr double kLeastJoinGain = 0.3;
 
 std::vector<int64_t> Spread(int64_t count, int64_t wanted) {
   std::vector<int64_t> samples;
@@ -98,16 +100,34 @@ class SensitivitySearch {
     return regions;
   }
 
-  // All nodes of the float model that belong to these layers and make floats.
+  // All nodes of the float model that belong to these layers and make floats, and the promoted
+  // joins.
   std::vector<std::string> FloatNodesOf(const std::vector<std::string>& layers) const {
     const graph::GraphIndex index(problem_.float_model.graph());
     std::vector<std::string> nodes;
+    for (size_t i = layers_; i < regions_.size(); ++i) {
+      if (!start_set_[i]) continue;
+      for (const std::string& node : regions_[i].nodes) {
+        if (index.FindNode(node) != nullptr) nodes.push_back(node);
+      }
+    }
     for (const Region& region : FindRegions(problem_.float_model.graph())) {
       if (std::find(layers.begin(), layers.end(), region.layer) == layers.end()) continue;
       for (const std::string& node : region.nodes) {
         const std::string_view output = graph::OutputName(*index.FindNode(node), 0);
-        if (index.ElemType(output) == onnx::TensorProto::FLOAT) nodes.push_back(node);
+        if (index.ElemType(output) != onnx::TensorProto::FLOAT) continue;
+        if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
       }
+    }
+    return nodes;
+  }
+
+  // Nodes that the start has in float.
+  std::set<std::string> FloatNodesOfStart() const {
+    std::set<std::string> nodes;
+    const json& report = plain_ ? plain_->report : problem_.start_report;
+    for (const json& layer : report.value("layers", json::array())) {
+      if (layer.value("precision", "") == "float32") nodes.insert(layer.value("node", ""));
     }
     return nodes;
   }
@@ -129,7 +149,9 @@ class SensitivitySearch {
 
   absl::Status Prepare() {
     regions_ = NamedRegions();
-    const auto layers = static_cast<int>(regions_.size());
+    layers_ = regions_.size();
+    const auto layers = static_cast<int>(layers_);
+    AddJoins();
     GQ_ASSIGN_OR_RETURN(const auto kept, NodesOfPatterns(problem_, problem_.limits.keep));
     GQ_ASSIGN_OR_RETURN(const auto forbidden, NodesOfPatterns(problem_, problem_.limits.forbid));
     const auto quantized = QuantizedLayers(problem_, maker_);
@@ -144,14 +166,16 @@ class SensitivitySearch {
     search_samples_ =
         std::clamp<int64_t>(static_cast<int64_t>(kSearchMacs / (runs * static_cast<double>(macs))),
                             1, std::min(kMostSearchSamples, problem_.evaluation.size()));
-    MeterOptions options{.precision = problem_.limits.precision, .threads = problem_.threads};
+    MeterOptions options{.precision = problem_.limits.precision,
+                         .threads = problem_.threads,
+                         .in_float = FloatNodesOfStart()};
     ReadGoal(&options);
     GQ_ASSIGN_OR_RETURN(
         meter_,
         Meter::Create(problem_.float_model, Source(), Quantized(), regions_, problem_.evaluation,
                       Spread(problem_.evaluation.size(), search_samples_), options));
     start_set_.assign(regions_.size(), false);
-    for (size_t i = 0; i < regions_.size(); ++i) {
+    for (size_t i = 0; i < layers_; ++i) {
       const std::string& layer = regions_[i].layer;
       if (forbidden_set.contains(layer) || !quantized_set.contains(layer) ||
           !meter_->model().CanPromote(i)) {
@@ -169,6 +193,44 @@ class SensitivitySearch {
     return absl::OkStatus();
   }
 
+  // Joins without nodes that nobody may promote, or that cannot be named, behind the layers.
+  void AddJoins() {
+    for (Region& join : FindJoins(Source().graph())) {
+      std::erase_if(join.nodes, [this](const auto& node) { return !maker_.CanName(node); });
+      if (!join.nodes.empty()) regions_.push_back(std::move(join));
+    }
+  }
+
+  // Promotes the joins that help, before any layer: they cost conversions but no compute layer.
+  absl::Status ChooseJoins() {
+    GQ_ASSIGN_OR_RETURN(double now, Score(start_set_, /*ranking=*/false));
+    std::vector<std::pair<double, size_t>> gains;
+    for (size_t i = layers_; i < regions_.size() && !run_.OutOfTime(); ++i) {
+      if (!meter_->model().CanPromote(i)) continue;
+      std::vector<bool> set = start_set_;
+      set[i] = true;
+      GQ_ASSIGN_OR_RETURN(const double value, Score(set, /*ranking=*/false));
+      gains.emplace_back(value - now, i);
+    }
+    std::stable_sort(gains.begin(), gains.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [gain, join] : gains) {
+      if (gain < kLeastJoinGain || run_.OutOfTime()) break;
+      std::vector<bool> set = start_set_;
+      set[join] = true;
+      GQ_ASSIGN_OR_RETURN(const double value, Score(set, /*ranking=*/false));
+      if (value < now + kLeastJoinGain) continue;
+      start_set_ = std::move(set);
+      now = value;
+    }
+    return absl::OkStatus();
+  }
+
+  int PromotedJoins() const {
+    return static_cast<int>(std::count(start_set_.begin() + static_cast<std::ptrdiff_t>(layers_),
+                                       start_set_.end(), true));
+  }
+
   absl::StatusOr<double> Score(const std::vector<bool>& promoted, bool ranking) {
     GQ_RETURN_IF_ERROR(run_.CheckCancelled());
     return ranking ? meter_->Score(promoted, 1) : meter_->Score(promoted, 0, enough_db_);
@@ -178,7 +240,12 @@ class SensitivitySearch {
     if (const auto remembered = run_.Remembered("path")) {
       for (const json& name : *remembered) {
         for (size_t i = 0; i < regions_.size(); ++i) {
-          if (name == regions_[i].layer) path_.push_back(i);
+          if (i < layers_ && name == regions_[i].layer) path_.push_back(i);
+        }
+      }
+      for (const json& name : run_.Remembered("joins").value_or(json::array())) {
+        for (size_t i = layers_; i < regions_.size(); ++i) {
+          if (name == regions_[i].nodes[0]) start_set_[i] = true;
         }
       }
       for (const size_t region : StartRegions()) {
@@ -189,12 +256,26 @@ class SensitivitySearch {
     const ScoreFunction score = [this](const std::vector<bool>& promoted, bool ranking) {
       return Score(promoted, ranking);
     };
-    const SearchOptions options{.most = most_, .out_of_time = [this] { return run_.OutOfTime(); }};
+    GQ_RETURN_IF_ERROR(ChooseJoins());
+    const SearchOptions options{.most = most_ + PromotedJoins(),
+                                .blocks = Blocks(),
+                                .out_of_time = [this] { return run_.OutOfTime(); }};
     GQ_ASSIGN_OR_RETURN(RegionPath path, SearchRegions(candidates_, start_set_, score, options));
     GQ_RETURN_IF_ERROR(TryHeadAndTail(options, score, &path));
     path_ = std::move(path.regions);
     exploration_.search_runs += meter_->runs();
     return absl::OkStatus();
+  }
+
+  // Blocks all of whose regions are candidates.
+  std::vector<std::vector<size_t>> Blocks() const {
+    std::vector<std::vector<size_t>> blocks = FindBlocks(Source().graph(), regions_);
+    std::erase_if(blocks, [this](const auto& block) {
+      return std::any_of(block.begin(), block.end(), [this](size_t region) {
+        return std::find(candidates_.begin(), candidates_.end(), region) == candidates_.end();
+      });
+    });
+    return blocks;
   }
 
   // `vint8_bf16_head_tail` as a place to start from, where it does better than as many regions of
@@ -255,14 +336,20 @@ class SensitivitySearch {
 
   std::vector<std::string> LayersOf(size_t count) const {
     std::vector<std::string> layers;
-    for (const size_t region : First(count)) layers.push_back(regions_[region].layer);
+    for (const size_t region : First(count)) {
+      if (region < layers_) layers.push_back(regions_[region].layer);
+    }
     return layers;
   }
 
   json PathState() const {
     json names = json::array();
     for (const size_t region : path_) names.push_back(regions_[region].layer);
-    return {{"path", std::move(names)}};
+    json joins = json::array();
+    for (size_t i = layers_; i < regions_.size(); ++i) {
+      if (start_set_[i]) joins.push_back(regions_[i].nodes[0]);
+    }
+    return {{"path", std::move(names)}, {"joins", std::move(joins)}};
   }
 
   explore::Run::Make FromSource(const std::vector<std::string>& nodes) const {
@@ -322,18 +409,23 @@ class SensitivitySearch {
   absl::StatusOr<StrategyResult> Confirm() {
     StrategyResult result{.searched_row = start_row_};
     const size_t all = path_.size();
-    if (all == 0) {
+    if (all == 0 && StartRegions().empty()) {
       result.stop = "no region could be promoted";
       return result;
     }
     GQ_ASSIGN_OR_RETURN(const Figures longest, Check(all));
     size_t wanted = all;
     if (longest.goal_met) {
-      size_t low = 0;  // does not meet the goal
-      while (low + 1 < wanted && !run_.OutOfTime()) {
+      // Without promoted joins the start is known to miss the goal.
+      size_t low = StartRegions().empty() ? 1 : 0;  // the least that may meet it
+      while (low < wanted && !run_.OutOfTime()) {
         const size_t middle = (low + wanted) / 2;
         GQ_ASSIGN_OR_RETURN(const Figures figures, Check(middle));
-        (figures.goal_met ? wanted : low) = middle;
+        if (figures.goal_met) {
+          wanted = middle;
+        } else {
+          low = middle + 1;
+        }
       }
     }
     GQ_ASSIGN_OR_RETURN(const bool met, ConfirmPrefix(wanted, &result));
@@ -355,7 +447,8 @@ class SensitivitySearch {
   CandidateMaker& maker_;
   explore::Run& run_;
   Exploration& exploration_;
-  std::vector<Region> regions_;
+  std::vector<Region> regions_;     // of compute layers, then joins
+  size_t layers_ = 0;               // how many are of compute layers
   std::optional<Candidate> plain_;  // set where the search starts without recovery
   const std::vector<int64_t> check_samples_;
   std::unique_ptr<Meter> meter_;

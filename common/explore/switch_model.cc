@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/explore/rounded_form.h"
 #include "common/graph/edits.h"
 #include "common/graph/graph_index.h"
 #include "common/quantize/qdq_nodes.h"
@@ -26,39 +27,26 @@ Rounding PrecisionRounding(int32_t precision) {
   return rounding;
 }
 
-// Range of the integers of a zero point's type; nothing for other types.
-std::optional<std::pair<float, float>> IntegerRange(int32_t dtype) {
-  switch (dtype) {
-    case onnx::TensorProto::INT8:
-      return std::pair(-128.0f, 127.0f);
-    case onnx::TensorProto::UINT8:
-      return std::pair(0.0f, 255.0f);
-    case onnx::TensorProto::INT16:
-      return std::pair(-32768.0f, 32767.0f);
-    case onnx::TensorProto::UINT16:
-      return std::pair(0.0f, 65535.0f);
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 class SwitchModelBuilder {
  public:
   SwitchModelBuilder(const graph::Model& float_model, const graph::Model& quantized,
-                     const std::vector<Region>& regions, int32_t precision)
+                     const std::vector<Region>& regions, const std::set<std::string>& in_float,
+                     int32_t precision)
       : float_model_(float_model),
         float_index_(float_model.graph()),
         quantized_(quantized),
         index_(quantized.graph()),
+        in_float_(in_float),
         result_(quantized),
+        names_(quantized.graph()),
         made_(new SwitchModel()) {
     made_->promoted_ = PrecisionRounding(precision);
     made_->switchable_.assign(regions.size(), false);
     made_->nodes_.resize(regions.size());
     for (size_t i = 0; i < regions.size(); ++i) {
-      for (const std::string& node : regions[i].nodes) region_of_[node] = i;
+      for (const std::string& node : regions[i].nodes) regions_of_[node].push_back(i);
     }
     for (const auto& input : quantized.graph().input()) {
       if (!index_.IsInitializer(input.name())) ++made_->data_inputs_;
@@ -73,12 +61,15 @@ class SwitchModelBuilder {
       if (quantize::IsDequantizeNode(node)) {
         GQ_ASSIGN_OR_RETURN(const bool gone, Replace(node, &replaced));
         if (gone) continue;
+        for (onnx::NodeProto& copy : copies_) nodes.push_back(std::move(copy));
+        copies_.clear();
       }
       nodes.push_back(std::move(replaced));
     }
     onnx::GraphProto* graph = result_.mutable_graph();
     graph->clear_node();
     for (onnx::NodeProto& node : nodes) *graph->add_node() = std::move(node);
+    ReadCopies(graph);
     graph::RemoveDeadNodes(graph);
     graph::RemoveUnusedInitializers(graph);
     RemoveInputsFromValueInfo(graph);
@@ -108,37 +99,27 @@ class SwitchModelBuilder {
         infos->end());
   }
 
-  // Regions of everything that reads the tensor; nothing when one reader is in no region.
-  std::set<size_t> Readers(std::string_view tensor, std::string_view source) const {
-    std::set<size_t> regions;
-    for (const graph::TensorUse& use : index_.Uses(tensor)) {
-      const auto region = RegionOfNode(index_.node(use.node));
-      if (!region) return {};
-      regions.insert(*region);
-    }
-    if (index_.IsGraphOutput(tensor)) {
-      const onnx::NodeProto* producer = index_.Producer(source);
-      const auto region = producer == nullptr ? std::nullopt : RegionOfNode(*producer);
-      if (!region) return {};
-      regions.insert(*region);
-    }
-    return regions;
-  }
+  using Owners = SwitchModel::Owners;
 
   // A node that the quantizer added (a factor of the NPU) belongs to what it reads.
-  std::optional<size_t> RegionOfNode(const onnx::NodeProto& node) const {
+  Owners OwnersOf(const onnx::NodeProto& node) const {
     const onnx::NodeProto* at = &node;
     for (int hops = 0; at != nullptr && hops < 8; ++hops) {
-      if (const auto found = region_of_.find(at->name()); found != region_of_.end()) {
-        return found->second;
+      if (in_float_.contains(at->name())) return {.regions = {}, .in_float = true};
+      if (const auto found = regions_of_.find(at->name()); found != regions_of_.end()) {
+        return {.regions = found->second, .in_float = false};
       }
-      if (float_index_.FindNode(at->name()) != nullptr) return std::nullopt;  // in no region
+      if (float_index_.FindNode(at->name()) != nullptr) break;  // in no region
       at = at->input_size() == 0 ? nullptr : index_.Producer(at->input(0));
     }
-    return std::nullopt;
+    return {};
   }
 
-  // True when the node is to be left out, else `replaced` is what takes its place.
+  void MarkSwitchable(const Owners& owners) {
+    for (const size_t region : owners.regions) made_->switchable_[region] = true;
+  }
+
+  // True when the node is to be left out, else `replaced` and copies_ are what takes its place.
   absl::StatusOr<bool> Replace(const onnx::NodeProto& node, onnx::NodeProto* replaced) {
     const std::string& output = node.output(0);
     if (const auto* constant = index_.Initializer(node.input(0)); constant != nullptr) {
@@ -146,43 +127,81 @@ class SwitchModelBuilder {
     }
     const onnx::NodeProto* quantize = index_.Producer(node.input(0));
     if (quantize == nullptr || !quantize::IsQuantizeNode(*quantize)) return false;
-    const auto rounding = RoundingOf(*quantize);
+    const auto rounding = RoundingOf(*quantize, quantized_, index_);
     if (!rounding) return false;
-    *replaced = graph::MakeNode("Identity", node.name(), {quantize->input(0)}, {output});
-    made_->roundings_.push_back(
-        {.tensor = output, .readers = Readers(output, quantize->input(0)), .rounding = *rounding});
-    for (const size_t region : made_->roundings_.back().readers) {
-      made_->switchable_[region] = true;
+    const std::string& source = quantize->input(0);
+    *replaced = graph::MakeNode("Identity", node.name(), {source}, {output});
+    SwitchModel::Rounded point{.tensor = output, .rounding = *rounding};
+    const onnx::NodeProto* producer = index_.Producer(source);
+    if (producer != nullptr) point.producer = OwnersOf(*producer);
+    for (const graph::TensorUse& use : index_.Uses(output)) {
+      point.readers.push_back(OwnersOf(index_.node(use.node)));
     }
+    AddCopies(source, std::move(point));
     return false;
   }
 
-  std::optional<Rounding> RoundingOf(const onnx::NodeProto& quantize) const {
-    if (quantize.input_size() < 3) return std::nullopt;
-    const auto* scale = index_.Initializer(quantize.input(1));
-    const auto* zero_point = index_.Initializer(quantize.input(2));
-    if (scale == nullptr || zero_point == nullptr) return std::nullopt;
-    const auto range = IntegerRange(zero_point->data_type());
-    const auto scales = quantized_.Data(*scale);
-    const auto zero_points = quantized_.Data(*zero_point);
-    if (!range || !scales.ok() || !zero_points.ok() || scales->size() != 1 ||
-        zero_points->size() != 1) {
-      return std::nullopt;
+  // One copy of the tensor for the readers that are promoted together.
+  void AddCopies(const std::string& source, SwitchModel::Rounded point) {
+    const std::string output = point.tensor;
+    std::vector<Owners> done;
+    if (point.producer) MarkSwitchable(*point.producer);
+    if (index_.IsGraphOutput(output) || point.readers.empty()) {
+      point.reader = point.producer.value_or(Owners{});
+      done.push_back(point.reader);
+      made_->roundings_.push_back(point);
     }
-    Rounding rounding;
-    rounding.kind = Rounding::Kind::kInteger;
-    rounding.scale = static_cast<float>(scales->At(0));
-    rounding.zero_point = static_cast<float>(zero_points->At(0));
-    std::tie(rounding.qmin, rounding.qmax) = *range;
-    return rounding;
+    for (const graph::TensorUse& use : index_.Uses(output)) {
+      const Owners owners = OwnersOf(index_.node(use.node));
+      MarkSwitchable(owners);
+      size_t copy = 0;
+      while (copy < done.size() && !(done[copy] == owners)) ++copy;
+      if (copy == done.size()) {
+        done.push_back(owners);
+        point.reader = owners;
+        if (copy > 0) {
+          point.tensor = names_.Unique(output + "_copy");
+          copies_.push_back(graph::MakeNode("Identity", names_.UniqueNode(point.tensor), {source},
+                                            {point.tensor}));
+          copied_.push_back({output, point.tensor, owners});
+        }
+        made_->roundings_.push_back(point);
+      }
+    }
+  }
+
+  // Readers get the copies that belong to them.
+  void ReadCopies(onnx::GraphProto* graph) const {
+    for (const Copied& copied : copied_) {
+      if (const auto shape = index_.StaticShape(copied.tensor)) {
+        graph::SetValueInfo(copied.copy, onnx::TensorProto::FLOAT, *shape, graph);
+      }
+    }
+    for (onnx::NodeProto& node : *graph->mutable_node()) {
+      if (node.op_type() == "Identity" && index_.FindNode(node.name()) == nullptr) continue;
+      for (std::string& input : *node.mutable_input()) {
+        for (const Copied& copied : copied_) {
+          if (input != copied.tensor) continue;
+          if (!(OwnersOf(node) == copied.owners)) continue;
+          input = copied.copy;
+          break;
+        }
+      }
+    }
   }
 
   absl::StatusOr<bool> ReplaceConstant(const onnx::NodeProto& node,
                                        const onnx::TensorProto& constant) {
     const std::string& output = node.output(0);
     if (index_.IsGraphOutput(output) || node.input_size() < 2) return false;
-    const std::set<size_t> readers = Readers(output, node.input(0));
-    if (readers.empty()) return false;
+    std::vector<Owners> readers;
+    for (const graph::TensorUse& use : index_.Uses(output)) {
+      readers.push_back(OwnersOf(index_.node(use.node)));
+    }
+    const bool switchable = std::all_of(readers.begin(), readers.end(), [](const Owners& owners) {
+      return owners.in_float || !owners.regions.empty();
+    });
+    if (readers.empty() || !switchable) return false;
     GQ_ASSIGN_OR_RETURN(const graph::TensorView integers, quantized_.Data(constant));
     GQ_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> values,
                         Dequantized(node, integers));
@@ -197,7 +216,7 @@ class SwitchModelBuilder {
       exchanged.promoted = runtime::Tensor::Of<float>(integers.dims(), rounded);
     }
     exchanged.input = made_->data_inputs_ + made_->constants_.size();
-    for (const size_t region : readers) made_->switchable_[region] = true;
+    for (const Owners& owners : readers) MarkSwitchable(owners);
     made_->constants_.push_back(std::move(exchanged));
 
     onnx::ValueInfoProto* input = result_.mutable_graph()->add_input();
@@ -282,28 +301,49 @@ class SwitchModelBuilder {
 
   const graph::Model& float_model_;
   const GraphIndex float_index_;
+  struct Copied {
+    std::string tensor;
+    std::string copy;
+    Owners owners;
+  };
+
   const graph::Model& quantized_;
   const GraphIndex index_;
+  const std::set<std::string>& in_float_;
   graph::Model result_;
+  graph::NameScope names_;
+  std::vector<onnx::NodeProto> copies_;  // of the tensor at hand
+  std::vector<Copied> copied_;
   std::unique_ptr<SwitchModel> made_;
-  std::map<std::string, size_t, std::less<>> region_of_;
+  std::map<std::string, std::vector<size_t>, std::less<>> regions_of_;
 };
 
-absl::StatusOr<std::unique_ptr<SwitchModel>> SwitchModel::Create(const graph::Model& float_model,
-                                                                 const graph::Model& quantized,
-                                                                 const std::vector<Region>& regions,
-                                                                 int32_t precision, int threads) {
-  return SwitchModelBuilder(float_model, quantized, regions, precision).Build(regions, threads);
+absl::StatusOr<std::unique_ptr<SwitchModel>> SwitchModel::Create(
+    const graph::Model& float_model, const graph::Model& quantized,
+    const std::vector<Region>& regions, const std::set<std::string>& in_float, int32_t precision,
+    int threads) {
+  return SwitchModelBuilder(float_model, quantized, regions, in_float, precision)
+      .Build(regions, threads);
 }
 
-bool SwitchModel::All(const std::set<size_t>& readers, const std::vector<bool>& regions) {
-  return !readers.empty() && std::all_of(readers.begin(), readers.end(),
-                                         [&](size_t region) { return regions[region]; });
+bool SwitchModel::Promoted(const Owners& node, const std::vector<bool>& regions) {
+  return node.in_float || std::any_of(node.regions.begin(), node.regions.end(),
+                                      [&](size_t region) { return regions[region]; });
+}
+
+bool SwitchModel::All(const std::vector<Owners>& nodes, const std::vector<bool>& regions) {
+  return !nodes.empty() && std::all_of(nodes.begin(), nodes.end(),
+                                       [&](const Owners& node) { return Promoted(node, regions); });
+}
+
+bool SwitchModel::Promoted(const Rounded& point, const std::vector<bool>& regions) {
+  if (!point.producer) return All(point.readers, regions);
+  return Promoted(*point.producer, regions) && Promoted(point.reader, regions);
 }
 
 void SwitchModel::Promote(const std::vector<bool>& regions) {
   for (const Rounded& point : roundings_) {
-    model_->Set(point.tensor, All(point.readers, regions) ? promoted_ : point.rounding);
+    model_->Set(point.tensor, Promoted(point, regions) ? promoted_ : point.rounding);
   }
   for (const Exchanged& constant : constants_) {
     inputs_[constant.input] =

@@ -1,5 +1,6 @@
 #include "common/quantize/qdq_insertion.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "common/base/status.h"
@@ -169,9 +170,9 @@ class Inserter {
 
   absl::Status InsertPairs(QuantizedTensor tensor) {
     const auto readers = context_.placement.readers.find(tensor.name);
-    const bool dedicated =
-        readers != context_.placement.readers.end() && readers->second.size() > 1;
-    if (dedicated) {
+    const bool read = readers != context_.placement.readers.end();
+    const bool for_some = read && MadeInFloat(tensor.name) && HasOtherReaders(tensor.name);
+    if (for_some || (read && readers->second.size() > 1)) {
       InsertDedicated(tensor, readers->second);
     } else {
       InsertPair(tensor);
@@ -180,10 +181,44 @@ class Inserter {
     return absl::OkStatus();
   }
 
-  void InsertDedicated(const QuantizedTensor& tensor,
-                       const std::vector<const onnx::NodeProto*>& readers) {
+  // The node that makes the tensor is not quantized, so its float readers need no pair; Quark gives
+  // them one where a single quantized node reads beside them.
+  bool MadeInFloat(const std::string& tensor) const {
+    if (context_.settings.quark) return false;
+    const onnx::NodeProto* producer = context_.index.Producer(tensor);
+    return producer != nullptr && !context_.placement.quantized.contains(producer);
+  }
+
+  // Something that is not quantized reads the tensor.
+  bool HasOtherReaders(const std::string& tensor) const {
+    if (context_.index.IsGraphOutput(tensor)) return true;
+    const auto uses = context_.index.Uses(tensor);
+    return std::any_of(uses.begin(), uses.end(), [this](const graph::TensorUse& use) {
+      return !context_.placement.quantized.contains(&context_.index.node(use.node));
+    });
+  }
+
+  // What a quantized node makes is int8 for everybody: nodes that stay float among the readers.
+  std::vector<const onnx::NodeProto*> FloatReadersOfIntegers(const std::string& tensor) const {
+    std::vector<const onnx::NodeProto*> nodes;
+    if (context_.settings.quark || MadeInFloat(tensor)) return nodes;
+    for (const graph::TensorUse& use : context_.index.Uses(tensor)) {
+      const onnx::NodeProto* node = &context_.index.node(use.node);
+      if (use.input == graph::TensorUse::kCaptured || context_.placement.quantized.contains(node)) {
+        continue;
+      }
+      nodes.push_back(node);
+    }
+    return nodes;
+  }
+
+  void InsertDedicated(const QuantizedTensor& tensor, std::vector<const onnx::NodeProto*> readers) {
+    for (const onnx::NodeProto* node : FloatReadersOfIntegers(tensor.name)) {
+      if (std::find(readers.begin(), readers.end(), node) == readers.end()) readers.push_back(node);
+    }
     std::string source = tensor.name;
-    if (context_.index.IsGraphOutput(tensor.name) && !context_.settings.quark) {
+    if (context_.index.IsGraphOutput(tensor.name) && !context_.settings.quark &&
+        !MadeInFloat(tensor.name)) {
       source = InsertOutputPair(tensor);
     }
     const onnx::NodeProto* previous = nullptr;
@@ -284,6 +319,14 @@ class Inserter {
       if (WidenForBias(view.As<float>(), *input, weight)) ReplaceWeight(*weight);
     }
     const Int32Bias bias = QuantizeBias(view.As<float>(), input->params, weight->params, beta);
+    // A scale for each channel needs an axis that is as long: that of a scalar is not.
+    const int64_t last = view.dims().empty() ? 1 : view.dims().back();
+    if (!context_.settings.quark && bias.scales.size() > 1 &&
+        last != static_cast<int64_t>(bias.scales.size())) {
+      context_.Warn(base::StrCat("Bias '", planned.name, "' stays float: it has no element for ",
+                                 "each of the ", bias.scales.size(), " channels"));
+      return absl::OkStatus();
+    }
     if (bias.saturated) {
       context_.Warn(base::StrCat("Bias '", planned.name, "' exceeds the range of int32"));
     }
@@ -291,7 +334,8 @@ class Inserter {
     QuantizedTensor tensor;
     tensor.name = planned.name;
     tensor.tensor_class = TensorClass::kBias;
-    tensor.axis = bias.scales.size() > 1 ? 0 : -1;
+    const int channel_axis = context_.settings.quark ? 0 : static_cast<int>(view.dims().size()) - 1;
+    tensor.axis = bias.scales.size() > 1 ? channel_axis : -1;
     tensor.values = view;
     tensor.input_scale_name = input->scale_name;
     tensor.weight_scale_name = weight->scale_name;

@@ -146,7 +146,7 @@ TEST(SwitchModelTest, AgreesWithEmittedModels) {
   SyntheticNet net(5, {2}, {});
   const auto regions = FindRegions(net.model.graph());
   auto model =
-      SwitchModel::Create(net.model, net.start.model, regions, onnx::TensorProto::BFLOAT16, 1);
+      SwitchModel::Create(net.model, net.start.model, regions, {}, onnx::TensorProto::BFLOAT16, 1);
   ASSERT_TRUE(model.ok()) << model.status();
   runtime::SessionOptions options;
   options.optimization = runtime::OptimizationLevel::kBasic;

@@ -219,5 +219,32 @@ TEST(ImprovementsTest, BiasThatWouldOverflowWidensItsWeight) {
   EXPECT_GT(SignalToNoise(*RunModel(model), *RunModel(result->model)), 30);
 }
 
+// A stream between float nodes stays float for them, and int8 for the others; what an int8 node
+// makes is int8 for everybody.
+TEST(ImprovementsTest, FloatNodesReadWhatFloatNodesMakeWithoutAPair) {
+  const graph::Model model = ParseModel(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,4] x) => (float[1,4] y, float[1,4] z)
+    <float two = {2}, float three = {3}> {
+      [int8_first] a = Mul(x, two)
+      [float_first] s = Add(a, x)
+      [int8_reader] b = Mul(s, three)
+      [float_second] y = Add(s, b)
+      [int8_last] z = Mul(a, three)
+    })");
+  QuantizeConfig config = Vint8Npu();
+  const std::vector<std::string> promoted = {"float_first", "float_second"};
+  PromoteNodes(promoted, onnx::TensorProto::BFLOAT16, MixedForm::kFloat, &config);
+  const auto result = QuantizeWith(model, config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const onnx::NodeProto* first = FindNode(result->model, "float_first");
+  const onnx::NodeProto* second = FindNode(result->model, "float_second");
+  EXPECT_EQ(ProducerOf(result->model, second->input(0)), first);
+  EXPECT_EQ(ProducerOf(result->model, second->input(1))->op_type(), "DequantizeLinear");
+  EXPECT_EQ(ProducerOf(result->model, first->input(0))->op_type(), "DequantizeLinear");
+  EXPECT_EQ(ProducerOf(result->model, FindNode(result->model, "int8_reader")->input(0))->op_type(),
+            "DequantizeLinear");
+}
+
 }  // namespace
 }  // namespace gq::quantize
