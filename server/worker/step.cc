@@ -19,6 +19,7 @@
 #include "server/worker/steps/graph_quantize.h"
 #include "server/worker/steps/job_inputs.h"
 #include "server/worker/steps/layer_errors.h"
+#include "server/worker/steps/recovery_files.h"
 #include "server/worker/steps/step_log.h"
 
 namespace gq::worker {
@@ -162,9 +163,12 @@ absl::StatusOr<StepResult> ExploreStep(rpc::StepContext& context, const JobInput
     earlier.push_back(FromIteration(iteration));
   }
   LeaseJournal journal(context);
+  GQ_ASSIGN_OR_RETURN(const std::optional<quantize::RecoverySource> source,
+                      ReadRecoverySource(optimized.float_model, context.files));
   GQ_ASSIGN_OR_RETURN(
       const ExploreResult result,
-      RunExplore(inputs, optimized, {quantized, quantize_report, evaluate_report},
+      RunExplore(inputs, optimized,
+                 {quantized, quantize_report, evaluate_report, source ? &*source : nullptr},
                  {.model = output, .iterations = output.parent_path() / "iterations"}, earlier,
                  journal, log));
   GQ_RETURN_IF_ERROR(base::WriteFileAtomically(config, result.config_json));
@@ -189,7 +193,8 @@ absl::Status SearchInQuantize(rpc::StepContext& context, const JobInputs& inputs
   LeaseJournal journal(context);
   GQ_ASSIGN_OR_RETURN(
       ExploreResult found,
-      RunExplore(inputs, optimized, {quantized.emitted, quantized.report, evaluated.report},
+      RunExplore(inputs, optimized,
+                 {quantized.emitted, quantized.report, evaluated.report, &quantized.source},
                  {.model = output, .iterations = output.parent_path() / "iterations"}, earlier,
                  journal, log));
   quantized.config_json = std::move(found.config_json);
@@ -216,6 +221,9 @@ absl::StatusOr<StepResult> GraphQuantizeStep(rpc::StepContext& context, const Jo
   GQ_ASSIGN_OR_RETURN(GraphQuantizeResult result, RunGraphQuantize(inputs, optimized, output, log));
   if (inputs.spec.search_in_quantize()) {
     GQ_RETURN_IF_ERROR(SearchInQuantize(context, inputs, optimized, output, result, log));
+  }
+  if (inputs.spec.explore() && result.report.contains("recovery")) {
+    GQ_RETURN_IF_ERROR(WriteRecoverySource(result.source, optimized.float_model, context.files));
   }
   if (as_it_is) {
     // Evaluate compares with it.
