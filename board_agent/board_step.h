@@ -2,10 +2,6 @@
 // latency with the conditions it holds for.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "board_agent/backends/backend.h"
 #include "common/rpc/step_program.h"
@@ -15,14 +11,11 @@ namespace gq::agent {
 
 // Runs model_quantized.onnx of an earlier step, or the job's model, on a sample of the evaluation
 // data (else the calibration data, else seeded random data), and beside it the float model where an
-// earlier step left one. Leaves the step out when the job's --exec-if is not met. Errors:
-// kBoardFailed when the board computes something else than the CPU, those of data and models.
+// earlier step left one. After a search the finalists run instead, and the files of the one that
+// wins become those of the job (finalists.h). Leaves the step out when the job's --exec-if is not
+// met. Errors: kBoardFailed when the board computes something else than the CPU, those of data and
+// models.
 absl::StatusOr<gq::v1::StepResult> RunBoardStep(const rpc::StepContext& context,
                                                 const BoardSpec& board, const Backend& backend);
-
-// Whether `condition` (`always`, `full-offload`, `offload>=98%`; empty is `always`) holds for the
-// "compile" parts among `reports`; if not, the reason. Fails with kInvalidFlag for another text.
-absl::StatusOr<std::string> WhyNotRun(std::string_view condition,
-                                      const std::vector<std::string>& reports);
 
 }  // namespace gq::agent

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "board_agent/compile_rounds.h"
+#include "board_agent/finalists.h"
 #include "board_agent/performance_verdict.h"
 #include "board_agent/requantize.h"
 #include "board_agent/step_options.h"
@@ -23,6 +24,7 @@
 #include "common/compile/vaip_patch.h"
 #include "common/graph/analysis.h"
 #include "common/graph/model.h"
+#include "common/job/exec_condition.h"
 
 namespace gq::agent {
 namespace {
@@ -35,7 +37,10 @@ using base::StrCat;
 using compile::CompilerOptions;
 using compile::PartitionReport;
 
+using Json = nlohmann::ordered_json;
+
 constexpr char kComponent[] = "Compile";
+constexpr auto kReplace = Json::error_handler_t::replace;
 constexpr char kQuantizedModel[] = "model_quantized.onnx";
 constexpr int kDefaultRounds = 4;  // compiles, the first one included
 
@@ -49,8 +54,14 @@ struct Outcome {
 
 class CompileStep {
  public:
-  CompileStep(const rpc::StepContext& context, const BoardSpec& board, const Backend& backend)
-      : context_(context), board_(board), backend_(backend), spec_(context.lease.spec()) {}
+  // `what` is compiled, a word for names of files.
+  CompileStep(const rpc::StepContext& context, const BoardSpec& board, const Backend& backend,
+              std::string what = "compile")
+      : context_(context),
+        board_(board),
+        backend_(backend),
+        spec_(context.lease.spec()),
+        what_(std::move(what)) {}
 
   absl::StatusOr<gq::v1::StepResult> Run() {
     GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
@@ -75,8 +86,26 @@ class CompileStep {
     if (spec_.offload_goal() == "full") {
       GQ_RETURN_IF_ERROR(TryQuantization(cache.parent_path(), outcome));
     }
-    GQ_RETURN_IF_ERROR(CompileFloatModel());
-    return Finish(outcome);
+    Json report = Describe(outcome);
+    GQ_RETURN_IF_ERROR(CompileForTheRun(&outcome.options, report));
+    return Finish(outcome, std::move(report));
+  }
+
+  // Another model of the job, compiled once: the part of the report about it. With `chosen`, these
+  // options are used where the class is the same.
+  absl::StatusOr<Json> CompileOther(const fs::path& model, const fs::path& cache,
+                                    const CompilerOptions* chosen,
+                                    compile::ModelClass chosen_class) {
+    GQ_ASSIGN_OR_RETURN(probe_, backend_.ProbeBoard(board_));
+    model_ = model;
+    if (!probe_.vaiml) return CompileAsItIs(cache);
+    GQ_RETURN_IF_ERROR(Analyze());
+    GQ_ASSIGN_OR_RETURN(CompilerOptions options, ChooseOptions());
+    const bool same = chosen != nullptr && chosen_class == classification_.model_class;
+    if (same) options = *chosen;
+    GQ_ASSIGN_OR_RETURN(const Outcome outcome, CompileOnce(options, cache));
+    LogReport(outcome.report);
+    return Describe(outcome);
   }
 
  private:
@@ -93,12 +122,13 @@ class CompileStep {
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
     result.set_skip_reason(reason);
-    const nlohmann::ordered_json report = {{"simulated", probe_.simulated},
-                                           {"backend", backend_.name()},
-                                           {"device", board_.device},
-                                           {"skipped", reason},
-                                           {"warnings", nlohmann::ordered_json::array()}};
+    const Json report = {{"simulated", probe_.simulated},
+                         {"backend", backend_.name()},
+                         {"device", board_.device},
+                         {"skipped", reason},
+                         {"warnings", Json::array()}};
     result.set_report_json(report.dump());
+    JudgeTargets(context_, {job::MeasuredBy::kQuantize, job::MeasuredBy::kCompile}, result);
     return result;
   }
 
@@ -111,27 +141,32 @@ class CompileStep {
           "Leave --compiler-option out for this device.");
     }
     GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output("compile/x"));
-    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
-    GQ_ASSIGN_OR_RETURN(
-        const CompileRun run,
-        backend_.Compile(Request(model_, cache.parent_path(), {}, scratch), context_.reporter));
-    nlohmann::ordered_json report = {
-        {"simulated", probe_.simulated}, {"backend", backend_.name()}, {"device", board_.device}};
-    report["facts"] = nlohmann::ordered_json::parse(run.facts_json);
-    report.update(nlohmann::ordered_json::parse(run.partition_json));
-    report["warnings"] = nlohmann::ordered_json::array();
-    report["seconds"] = nlohmann::ordered_json::object();
-    for (const auto& [phase, seconds] : run.seconds) report["seconds"][phase] = seconds;
+    GQ_ASSIGN_OR_RETURN(Json report, CompileAsItIs(cache.parent_path()));
+    GQ_RETURN_IF_ERROR(CompileForTheRun(nullptr, report));
+    report["warnings"] = warnings_;
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
-    result.set_report_json(report.dump());
+    result.set_report_json(report.dump(-1, ' ', false, Json::error_handler_t::replace));
     JudgeTargets(context_, {job::MeasuredBy::kQuantize, job::MeasuredBy::kCompile}, result);
     return result;
   }
 
+  absl::StatusOr<Json> CompileAsItIs(const fs::path& cache) {
+    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
+    GQ_ASSIGN_OR_RETURN(const CompileRun run,
+                        backend_.Compile(Request(model_, cache, {}, scratch), context_.reporter));
+    Json report = {
+        {"simulated", probe_.simulated}, {"backend", backend_.name()}, {"device", board_.device}};
+    report["facts"] = Json::parse(run.facts_json);
+    report.update(Json::parse(run.partition_json));
+    report["seconds"] = Json::object();
+    for (const auto& [phase, seconds] : run.seconds) report["seconds"][phase] = seconds;
+    return report;
+  }
+
   // A new folder for the backend's own files.
   absl::StatusOr<fs::path> Scratch() {
-    fs::path folder = context_.files.work_dir() / "tmp" / StrCat("compile_", ++scratches_);
+    fs::path folder = context_.files.work_dir() / "tmp" / StrCat(what_, "_", ++scratches_);
     GQ_RETURN_IF_ERROR(base::MakeFolder(folder));
     return folder;
   }
@@ -352,34 +387,58 @@ class CompileStep {
     return verdict;
   }
 
-  // A board that runs only what was compiled for it needs the float model compiled too, so that the
-  // speed-up can be measured. Without it there is no figure, and nothing else is lost.
-  absl::Status CompileFloatModel() {
+  // What a board run compares or chooses from is compiled beside the model: the other finalists of
+  // a search, and the float model for a board that runs only what was compiled for it. None of them
+  // is needed, so a failure costs only itself.
+  absl::Status CompileForTheRun(const CompilerOptions* chosen, Json& report) {
+    const std::string why_not =
+        job::WhyNotExecuted(spec_.exec_if(), report.dump(-1, ' ', false, kReplace));
+    if (spec_.stage() != gq::v1::STAGE_EXEC || !why_not.empty()) return absl::OkStatus();
+    for (const Finalist& finalist : FinalistsOf(context_)) {
+      if (finalist.best) continue;
+      context_.reporter.Info(kComponent, StrCat("Compiling ", finalist.Name(),
+                                                " of the search, for the board to choose"));
+      GQ_ASSIGN_OR_RETURN(Json part, CompileBeside(finalist.model, finalist.Folder(),
+                                                   StrCat("finalist_", finalist.number), chosen));
+      part["number"] = finalist.number;
+      if (part.contains("failed")) {
+        Warn(StrCat(finalist.Name(),
+                    " could not be compiled and drops out: ", part["failed"].get<std::string>()));
+      }
+      report["finalists"].push_back(std::move(part));
+    }
     const std::optional<fs::path> model = context_.files.artifact("model_float.onnx");
-    if (!probe_.runs_compiled || spec_.stage() != gq::v1::STAGE_EXEC || !model) {
-      return absl::OkStatus();
-    }
+    if (!probe_.vaiml || !probe_.runs_compiled || !model) return absl::OkStatus();
     context_.reporter.Info(kComponent, "Compiling the float model, to measure the speed-up");
-    GQ_ASSIGN_OR_RETURN(const graph::Model graph, graph::LoadModel(*model));
-    const compile::Classification classification =
-        compile::Classify(graph::Analyze(graph), FloatFormOf(spec_));
-    GQ_ASSIGN_OR_RETURN(const CompilerOptions options, OptionsFor(spec_, board_, classification));
-    GQ_ASSIGN_OR_RETURN(const fs::path cache, context_.files.output(StrCat(kFloatCompile, "/x")));
-    GQ_ASSIGN_OR_RETURN(const fs::path scratch, Scratch());
-    CompileRequest request = Request(*model, cache.parent_path(), options, scratch);
-    request.classification = classification;
-    absl::Status status = backend_.Compile(request, context_.reporter).status();
-    if (status.ok()) {
-      status = compile::CheckCompiled(
-          compile::ReadCompileOutput(cache.parent_path() / CompileKey(spec_), CompileKey(spec_)));
+    GQ_ASSIGN_OR_RETURN(Json part, CompileBeside(*model, kFloatCompile, "float", nullptr));
+    if (part.contains("failed")) {
+      Warn(StrCat("the float model could not be compiled, so there is no speed-up: ",
+                  part["failed"].get<std::string>()));
     }
-    if (status.ok()) return status;
-    if (base::GetReason(status) == Reason::kCancelled) return status;
-    std::error_code ignored;
-    fs::remove_all(cache.parent_path(), ignored);
-    Warn(StrCat("the float model could not be compiled, so there is no speed-up: ",
-                base::FromAbsl(status.message())));
+    report["float_model"] = std::move(part);
     return absl::OkStatus();
+  }
+
+  // The part of the report about a model that is compiled into `folder`, or `failed` with the
+  // reason.
+  absl::StatusOr<Json> CompileBeside(const fs::path& model, const std::string& folder,
+                                     std::string what, const CompilerOptions* chosen) {
+    GQ_ASSIGN_OR_RETURN(const fs::path inside, context_.files.output(folder + "/x"));
+    const fs::path cache = inside.parent_path();
+    CompileStep other(context_, board_, backend_, std::move(what));
+    absl::StatusOr<Json> part =
+        other.CompileOther(model, cache, chosen, classification_.model_class);
+    if (part.ok()) {
+      const auto options = compile::OptionsOfReport(*part);
+      if (!options) return part;
+      GQ_RETURN_IF_ERROR(base::WriteFileAtomically(cache / "vitisai_config.json",
+                                                   compile::FormatVitisaiConfig(*options)));
+      return part;
+    }
+    if (base::GetReason(part.status()) == Reason::kCancelled) return part.status();
+    std::error_code ignored;
+    fs::remove_all(cache, ignored);
+    return Json{{"failed", base::FromAbsl(part.status().message())}};
   }
 
   static absl::Status Replace(const fs::path& cache, const fs::path& trial) {
@@ -395,7 +454,7 @@ class CompileStep {
                       bool better) {
     const auto percent = [](const Outcome& o) { return o.report.gops_percent.value_or(0); };
     gq::v1::Iteration iteration;
-    iteration.set_number(EarlierIterations() + ++recorded_);
+    iteration.set_number(NextIteration(context_) + recorded_++);
     iteration.set_step_index(context_.lease.step_index());
     iteration.set_kind("compile");
     iteration.set_candidate(changes);
@@ -416,33 +475,28 @@ class CompileStep {
     return context_.channel.SendIteration(iteration);
   }
 
-  // Iterations of a job are counted through; those of an exploration come first.
-  int EarlierIterations() const {
-    size_t count = 0;
-    for (const std::string& text : context_.lease.earlier_reports()) {
-      const auto report = nlohmann::json::parse(text, nullptr, false);
-      if (report.is_object() && report.contains("iterations") && report["iterations"].is_array()) {
-        count += report["iterations"].size();
-      }
-    }
-    return static_cast<int>(count);
+  Json Describe(const Outcome& outcome) const {
+    Json report = Json::parse(compile::CompileReportJson(
+        {probe_.simulated, std::string(backend_.name()), outcome.options.device, outcome.seconds},
+        classification_, outcome.options, outcome.report));
+    if (patch_) report["vaip_patch"] = *patch_;
+    return report;
   }
 
-  absl::StatusOr<gq::v1::StepResult> Finish(const Outcome& outcome) {
+  absl::StatusOr<gq::v1::StepResult> Finish(const Outcome& outcome, Json report) {
     GQ_ASSIGN_OR_RETURN(const fs::path config, context_.files.output("vitisai_config.json"));
     GQ_RETURN_IF_ERROR(
         base::WriteFileAtomically(config, compile::FormatVitisaiConfig(outcome.options)));
-    PartitionReport report = outcome.report;
-    LogReport(report);
-    report.warnings.insert(report.warnings.begin(), warnings_.begin(), warnings_.end());
+    LogReport(outcome.report);
+    report["warnings"] = warnings_;
+    for (const std::string& warning : outcome.report.warnings)
+      report["warnings"].push_back(warning);
+    // Rows of the ledger, those of tries of this step that were broken off included.
+    report["rounds"] = context_.lease.iterations_size() + recorded_;
     gq::v1::StepResult result;
     result.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
-    nlohmann::ordered_json json = nlohmann::ordered_json::parse(compile::CompileReportJson(
-        {probe_.simulated, std::string(backend_.name()), outcome.options.device, outcome.seconds},
-        classification_, outcome.options, report));
-    if (patch_) json["vaip_patch"] = *patch_;
-    result.set_report_json(json.dump());
-    if (spec_.offload_goal() == "full" && report.level != compile::OffloadLevel::kFull) {
+    result.set_report_json(report.dump(-1, ' ', false, kReplace));
+    if (spec_.offload_goal() == "full" && outcome.report.level != compile::OffloadLevel::kFull) {
       result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
     }
     JudgeTargets(context_, {job::MeasuredBy::kQuantize, job::MeasuredBy::kCompile}, result);
@@ -471,6 +525,7 @@ class CompileStep {
   const BoardSpec& board_;
   const Backend& backend_;
   const gq::v1::JobSpec& spec_;
+  const std::string what_;
   Probe probe_;
   fs::path model_;
   compile::Classification classification_;

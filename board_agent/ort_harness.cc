@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <iostream>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -57,7 +61,7 @@ runtime::SessionOptions OptionsOf(const Json& request) {
   return options;
 }
 
-absl::StatusOr<Json> Probe(const Json& request) {
+absl::StatusOr<Json> ProbeRuntime(const Json& request) {
   GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, OpenLibrary(request));
   GQ_ASSIGN_OR_RETURN(const std::vector<std::string> providers, library->Providers());
   return Json{{"version", library->version()}, {"path", library->path()}, {"providers", providers}};
@@ -78,10 +82,36 @@ absl::StatusOr<Json> Compile(const Json& request) {
   return response;
 }
 
-absl::StatusOr<std::vector<runtime::Tensor>> ReadInputs(const Json& request,
+absl::StatusOr<Json> WriteTensors(const std::vector<std::string>& names,
+                                  std::span<const runtime::Tensor> tensors, const fs::path& folder,
+                                  std::string_view prefix) {
+  Json list = Json::array();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const fs::path file = folder / StrCat(prefix, i, ".npy");
+    GQ_RETURN_IF_ERROR(runtime::WriteNpy(file, tensors[i]));
+    list.push_back({{"name", names.at(i)}, {"file", file.string()}});
+  }
+  return list;
+}
+
+absl::StatusOr<std::vector<runtime::Tensor>> ReadTensors(const Json& list) {
+  std::vector<runtime::Tensor> tensors;
+  for (const Json& entry : list) {
+    GQ_ASSIGN_OR_RETURN(tensors.emplace_back(),
+                        runtime::ReadNpy(entry.is_object() ? Text(entry, "file") : ""));
+  }
+  return tensors;
+}
+
+std::vector<std::string> OutputNames(const runtime::Session& session) {
+  std::vector<std::string> names;
+  for (const runtime::TensorInfo& info : session.outputs()) names.push_back(info.name);
+  return names;
+}
+
+absl::StatusOr<std::vector<runtime::Tensor>> ReadInputs(const Json& given,
                                                         const runtime::Session& session) {
   std::vector<runtime::Tensor> inputs;
-  const Json given = request.value("inputs", Json::array());
   for (const runtime::TensorInfo& info : session.inputs()) {
     const auto found = std::find_if(given.begin(), given.end(), [&](const Json& entry) {
       return entry.is_object() && Text(entry, "name") == info.name;
@@ -94,6 +124,21 @@ absl::StatusOr<std::vector<runtime::Tensor>> ReadInputs(const Json& request,
   return inputs;
 }
 
+// Samples beyond the one that is measured: their outputs, in files again.
+absl::StatusOr<Json> RunMore(const Json& request, const runtime::Session& session,
+                             const fs::path& folder) {
+  Json all = Json::array();
+  for (const Json& sample : request.value("more_inputs", Json::array())) {
+    GQ_ASSIGN_OR_RETURN(const std::vector<runtime::Tensor> inputs, ReadInputs(sample, session));
+    std::vector<runtime::Tensor> outputs;
+    GQ_RETURN_IF_ERROR(session.Run(inputs, &outputs));
+    GQ_ASSIGN_OR_RETURN(all.emplace_back(),
+                        WriteTensors(OutputNames(session), outputs, folder,
+                                     StrCat("sample_", all.size(), "_output_")));
+  }
+  return all;
+}
+
 absl::StatusOr<Json> Run(const Json& request) {
   GQ_ASSIGN_OR_RETURN(const runtime::OrtLibrary* library, OpenLibrary(request));
   const absl::Duration start = rpc::SteadyNow();
@@ -101,7 +146,8 @@ absl::StatusOr<Json> Run(const Json& request) {
   if (!session.ok()) {
     return MakeError(Reason::kBoardFailed, base::FromAbsl(session.status().message()));
   }
-  GQ_ASSIGN_OR_RETURN(const std::vector<runtime::Tensor> inputs, ReadInputs(request, *session));
+  GQ_ASSIGN_OR_RETURN(const std::vector<runtime::Tensor> inputs,
+                      ReadInputs(request.value("inputs", Json::array()), *session));
   std::vector<runtime::Tensor> outputs;
   GQ_RETURN_IF_ERROR(session->Run(inputs, &outputs));
   const double setup = absl::ToDoubleSeconds(rpc::SteadyNow() - start);
@@ -110,14 +156,10 @@ absl::StatusOr<Json> Run(const Json& request) {
                     {{"onnxruntime_version", library->version()},
                      {"provider", Text(RuntimeOf(request), "provider")},
                      {"warmup", Number(request, "warmup", 0)}}},
-                   {"outputs", Json::array()},
                    {"samples_ms", Json::array()}};
   const fs::path folder = Text(request, "output_dir");
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const fs::path file = folder / StrCat("output_", i, ".npy");
-    GQ_RETURN_IF_ERROR(runtime::WriteNpy(file, outputs[i]));
-    response["outputs"].push_back({{"name", session->outputs()[i].name}, {"file", file.string()}});
-  }
+  GQ_ASSIGN_OR_RETURN(response["outputs"],
+                      WriteTensors(OutputNames(*session), outputs, folder, "output_"));
   std::vector<runtime::Tensor> scratch;
   for (int i = 1; i < static_cast<int>(Number(request, "warmup", 0)); ++i) {
     GQ_RETURN_IF_ERROR(session->Run(inputs, &scratch));
@@ -131,6 +173,7 @@ absl::StatusOr<Json> Run(const Json& request) {
     response["samples_ms"].push_back(absl::ToDoubleMilliseconds(rpc::SteadyNow() - before));
     std::cout << "GQ-PROGRESS " << i + 1 << " " << runs << " runs" << std::endl;
   }
+  GQ_ASSIGN_OR_RETURN(response["more_outputs"], RunMore(request, *session, folder));
   return response;
 }
 
@@ -138,7 +181,7 @@ absl::StatusOr<Json> Run(const Json& request) {
 
 absl::StatusOr<Json> DoHarnessRequest(const Json& request) {
   const std::string action = Text(request, "action");
-  if (action == "probe") return Probe(request);
+  if (action == "probe") return ProbeRuntime(request);
   if (action == "compile") return Compile(request);
   if (action == "run") return Run(request);
   return MakeError(Reason::kNotAvailable, StrCat("there is no action '", action, "'"),
@@ -157,25 +200,26 @@ int RunHarness(const fs::path& path) {
   return 1;
 }
 
-absl::StatusOr<Json> WriteRunInputs(const std::vector<std::string>& names,
-                                    const std::vector<runtime::Tensor>& inputs,
-                                    const fs::path& folder) {
-  Json list = Json::array();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const fs::path file = folder / StrCat("input_", i, ".npy");
-    GQ_RETURN_IF_ERROR(runtime::WriteNpy(file, inputs[i]));
-    list.push_back({{"name", names.at(i)}, {"file", file.string()}});
+absl::Status WriteRunInputs(const RunRequest& run, const fs::path& folder, Json& request) {
+  GQ_ASSIGN_OR_RETURN(request["inputs"],
+                      WriteTensors(run.input_names, run.inputs, folder, "input_"));
+  Json more = Json::array();
+  for (const std::vector<runtime::Tensor>& sample : run.more) {
+    GQ_ASSIGN_OR_RETURN(
+        more.emplace_back(),
+        WriteTensors(run.input_names, sample, folder, StrCat("sample_", more.size(), "_input_")));
   }
-  return list;
+  if (!more.empty()) request["more_inputs"] = std::move(more);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<runtime::Tensor>> ReadRunOutputs(const Json& response) {
-  std::vector<runtime::Tensor> outputs;
-  for (const Json& entry : response.value("outputs", Json::array())) {
-    GQ_ASSIGN_OR_RETURN(outputs.emplace_back(),
-                        runtime::ReadNpy(entry.is_object() ? Text(entry, "file") : ""));
+absl::Status ReadRunOutputs(const Json& response, BoardRun& run) {
+  GQ_ASSIGN_OR_RETURN(run.outputs, ReadTensors(response.value("outputs", Json::array())));
+  const Json more = response.value("more_outputs", Json::array());
+  for (const Json& sample : more) {
+    GQ_ASSIGN_OR_RETURN(run.more_outputs.emplace_back(), ReadTensors(sample));
   }
-  return outputs;
+  return absl::OkStatus();
 }
 
 }  // namespace gq::agent

@@ -4,11 +4,9 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/runtime/tensor.h"
+#include "board_agent/backends/backend.h"
 
 namespace gq::agent {
 
@@ -17,18 +15,18 @@ namespace gq::agent {
 //
 // `probe`: `version`, `providers`, `path`. `compile`: creates a session of `model`; `session` tells
 // whether one came about, `message` what was thrown otherwise when that was the absence of a
-// device, which does not make a compile fail. `run`: `outputs`, `samples_ms`, `setup_seconds`.
+// device, which does not make a compile fail. `run`: `outputs`, `more_outputs`, `samples_ms`,
+// `setup_seconds`.
 // Errors: kRuntimeMissing, kCompileFailed, kBoardFailed, those of reading data.
 absl::StatusOr<nlohmann::ordered_json> DoHarnessRequest(const nlohmann::ordered_json& request);
 
 // The program: reads the request, answers it; 0 when a response was written.
 int RunHarness(const std::filesystem::path& request);
 
-// Writes the inputs of a run as .npy files into `folder` and returns the request's `inputs`; reads
-// the `outputs` of a response. The other half of `run`.
-absl::StatusOr<nlohmann::ordered_json> WriteRunInputs(const std::vector<std::string>& names,
-                                                      const std::vector<runtime::Tensor>& inputs,
-                                                      const std::filesystem::path& folder);
-absl::StatusOr<std::vector<runtime::Tensor>> ReadRunOutputs(const nlohmann::ordered_json& response);
+// The other half of `run`: writes the samples as .npy files into `folder` and sets `inputs` and
+// `more_inputs` of the request; reads `outputs` and `more_outputs` of a response.
+absl::Status WriteRunInputs(const RunRequest& run, const std::filesystem::path& folder,
+                            nlohmann::ordered_json& request);
+absl::Status ReadRunOutputs(const nlohmann::ordered_json& response, BoardRun& run);
 
 }  // namespace gq::agent

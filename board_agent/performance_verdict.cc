@@ -8,25 +8,15 @@ namespace gq::agent {
 void JudgeTargets(const rpc::StepContext& context, const std::set<job::MeasuredBy>& steps,
                   gq::v1::StepResult& result) {
   using Json = nlohmann::ordered_json;
-  std::vector<Json> parts;
+  std::vector<Json> earlier;
   for (const std::string& text : context.lease.earlier_reports()) {
-    parts.push_back(Json::parse(text, nullptr, false));
+    earlier.push_back(Json::parse(text, nullptr, false));
   }
   Json own = Json::parse(result.report_json(), nullptr, false);
-  parts.push_back(own);
-  const job::PerformanceFigures figures = job::FiguresOf(parts);
-  std::vector<job::PerformanceResult> results;
-  for (const job::MeasuredBy step : steps) {
-    for (job::PerformanceResult& judged :
-         job::JudgePerformance(context.lease.spec(), step, figures)) {
-      context.reporter.Log(judged.met ? base::LogLevel::kInfo : base::LogLevel::kWarn, "Goal",
-                           job::DescribeResult(judged));
-      if (!judged.met) result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
-      results.push_back(std::move(judged));
-    }
+  if (!job::JudgeTargets(context.lease.spec(), earlier, steps, context.reporter, own)) {
+    result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
   }
-  if (results.empty() || !own.is_object()) return;
-  own["performance_targets"] = job::PerformanceJson(results);
+  if (!own.is_object()) return;
   result.set_report_json(own.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "board_agent/backends/board_options.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/harness/tool_process.h"
@@ -32,8 +32,12 @@ bool IsAmong(const std::string& node, const std::vector<std::string>& layers) {
   });
 }
 
-std::vector<std::string> Arguments(const rpc::StepContext& context, const std::string& worker,
-                                   const Requantized& result, const fs::path& report) {
+absl::StatusOr<std::vector<std::string>> Arguments(const rpc::StepContext& context,
+                                                   const std::string& worker,
+                                                   const Requantized& result,
+                                                   const fs::path& report) {
+  GQ_ASSIGN_OR_RETURN(const std::vector<fs::path> calibration, context.files.NamedCalibration());
+  GQ_ASSIGN_OR_RETURN(const std::vector<fs::path> evaluation, context.files.NamedEvaluation());
   const gq::v1::JobSpec& spec = context.lease.spec();
   std::vector<std::string> words = {worker,       "quantize",
                                     "--model",    context.files.model().string(),
@@ -56,9 +60,9 @@ std::vector<std::string> Arguments(const rpc::StepContext& context, const std::s
   if (spec.has_num_samples()) add("--num-samples", StrCat(spec.num_samples()));
   if (spec.has_seed()) add("--seed", StrCat(spec.seed()));
   if (spec.allow_nonfinite()) words.emplace_back("--allow-nonfinite");
-  add_files("--calibration-data", context.files.calibration());
-  add_files("--evaluation-data", context.files.evaluation());
-  if (const auto labels = context.files.labels(); labels && !context.files.evaluation().empty()) {
+  add_files("--calibration-data", calibration);
+  add_files("--evaluation-data", evaluation);
+  if (const auto labels = context.files.labels(); labels && !evaluation.empty()) {
     add("--labels", labels->string());
   }
   return words;
@@ -103,8 +107,8 @@ absl::StatusOr<std::optional<Requantized>> Requantize(const rpc::StepContext& co
   Requantized result;
   result.included = IncludeLayers(layers, config);
   if (result.included.empty()) return std::nullopt;
-  GQ_ASSIGN_OR_RETURN(const std::string program, OwnProgram());
-  const fs::path worker = fs::path(program).parent_path() / "gq-worker";
+  GQ_ASSIGN_OR_RETURN(const fs::path program, base::OwnProgram());
+  const fs::path worker = program.parent_path() / "gq-worker";
   std::error_code error;
   if (!fs::exists(worker, error)) {
     context.reporter.Warn(kComponent,
@@ -117,7 +121,7 @@ absl::StatusOr<std::optional<Requantized>> Requantize(const rpc::StepContext& co
   const fs::path report_file = folder / "report.json";
   GQ_RETURN_IF_ERROR(base::WriteFileAtomically(result.config, config));
   harness::ToolCommand command;
-  command.arguments = Arguments(context, worker.string(), result, report_file);
+  GQ_ASSIGN_OR_RETURN(command.arguments, Arguments(context, worker.string(), result, report_file));
   command.work_dir = folder;
   context.reporter.Info(kComponent, StrCat("Quantizing again with ",
                                            base::StrJoin(result.included, ", "), " as integers"));

@@ -1,11 +1,14 @@
 #include "board_agent/step_options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/base/file.h"
@@ -26,6 +29,26 @@ std::string CompileKey(const gq::v1::JobSpec& spec) {
     if (!safe) c = '_';
   }
   return key.empty() ? "model" : key.substr(0, kLongest);
+}
+
+std::filesystem::path CompiledFolder(const rpc::StepContext& context, std::string_view name) {
+  std::filesystem::path folder = context.files.work_dir() / "in/artifacts" / name;
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder / CompileKey(context.lease.spec()), error)) return {};
+  return folder;
+}
+
+nlohmann::ordered_json EarlierPart(const gq::v1::Lease& lease,
+                                   std::initializer_list<const char*> keys) {
+  nlohmann::ordered_json found;
+  for (const std::string& text : lease.earlier_reports()) {
+    auto part = nlohmann::ordered_json::parse(text, nullptr, false);
+    const bool fits =
+        part.is_object() &&
+        std::all_of(keys.begin(), keys.end(), [&](const char* key) { return part.contains(key); });
+    if (fits) found = std::move(part);
+  }
+  return found;
 }
 
 absl::StatusOr<std::filesystem::path> PinnedModel(const gq::v1::JobSpec& spec,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -78,6 +79,8 @@ struct RunRequest {
   std::string key = {};
   std::string activation_script = {};
   int try_number = 1;
+  // Further samples, run once each after the measurement, for the sake of their outputs.
+  std::span<const std::vector<runtime::Tensor>> more = {};
   // Of a measurement; a simulated board gives one figure.
   int warmup = 3;
   int runs = 50;
@@ -86,7 +89,9 @@ struct RunRequest {
 
 struct BoardRun {
   std::vector<runtime::Tensor> outputs;  // of the sample
-  std::vector<double> samples_ms;        // inference time of each run, nothing else
+  // Of each further sample; empty when the backend runs one sample a call.
+  std::vector<std::vector<runtime::Tensor>> more_outputs;
+  std::vector<double> samples_ms;  // inference time of each run, nothing else
   // Set when `samples_ms` holds one mean over so many runs, because the tool gives no more.
   int mean_of = 0;
   double setup_seconds = 0;     // session or model load and the first run
@@ -106,6 +111,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // Whether its tools reach out: to a board on the network, to a licence server.
   virtual bool needs_network() const { return false; }
+  // Whether a call of Run takes further samples at hardly any cost.
+  virtual bool TakesManySamples(const BoardSpec& /*board*/) const { return true; }
   // Fails with kDeviceUnknown when the backend cannot drive the device.
   virtual absl::StatusOr<Probe> ProbeBoard(const BoardSpec& board) const = 0;
   // Errors: kModelInvalid and the like for the model, kToolMissing, kCancelled.

@@ -1,6 +1,5 @@
 #include "board_agent/backends/board_options.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "common/base/status.h"
@@ -123,25 +121,6 @@ std::vector<std::string> BoardOptions::UnusableScripts() const {
     unusable.push_back(StrCat("activation script ", script, ": ", std::strerror(errno)));
   }
   return unusable;
-}
-
-absl::StatusOr<std::string> OwnProgram() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) return program.string();
-  return MakeError(Reason::kInternal, StrCat("/proc/self/exe: ", error.message()));
-}
-
-absl::StatusOr<ScratchFolder> ScratchFolder::Make() {
-  std::error_code error;
-  std::string pattern = (fs::temp_directory_path(error) / "gq-agent-XXXXXX").string();
-  if (!error && ::mkdtemp(pattern.data()) != nullptr) return ScratchFolder(pattern);
-  return MakeError(Reason::kFileUnwritable, StrCat(pattern, ": ", std::strerror(errno)));
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
 }  // namespace gq::agent

@@ -51,23 +51,4 @@ class BoardOptions {
 inline constexpr std::string_view kScriptKey = "script";
 inline constexpr std::string_view kScriptsKey = "scripts";
 
-// Path of the running program, to start it once more.
-absl::StatusOr<std::string> OwnProgram();
-
-// A folder below the system's temporary one, removed at the end.
-class ScratchFolder {
- public:
-  static absl::StatusOr<ScratchFolder> Make();
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::move(other.path_)) {
-    other.path_.clear();
-  }
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  std::filesystem::path path_;
-};
-
 }  // namespace gq::agent

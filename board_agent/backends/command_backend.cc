@@ -8,6 +8,7 @@
 #include "board_agent/ort_harness.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/temporary_folder.h"
 #include "common/base/text.h"
 #include "common/harness/harness_call.h"
 
@@ -100,7 +101,8 @@ Json Object(const Json& response, const char* key) {
 
 absl::StatusOr<Probe> CommandBackend::ProbeBoard(const BoardSpec& board) const {
   GQ_ASSIGN_OR_RETURN(const BoardOptions options, OptionsOf(board));
-  GQ_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder scratch,
+                      base::TemporaryFolder::Make("gq-agent-"));
   GQ_ASSIGN_OR_RETURN(harness::HarnessCall call, MakeCall(board, "probe", "", scratch.path()));
   call.level = base::LogLevel::kDebug;
   Probe probe;
@@ -161,8 +163,7 @@ absl::StatusOr<BoardRun> CommandBackend::Run(const RunRequest& request,
                                              base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(harness::HarnessCall call,
                       MakeCall(request.board, "run", request.activation_script, request.scratch));
-  GQ_ASSIGN_OR_RETURN(call.request["inputs"],
-                      WriteRunInputs(request.input_names, request.inputs, request.scratch));
+  GQ_RETURN_IF_ERROR(WriteRunInputs(request, request.scratch, call.request));
   call.request["model"] = request.model.string();
   if (!request.compiled.empty()) {
     call.request["compiled"] = (request.compiled / request.key).string();
@@ -175,7 +176,7 @@ absl::StatusOr<BoardRun> CommandBackend::Run(const RunRequest& request,
   call.request["time_limit_seconds"] = absl::ToDoubleSeconds(request.time_limit);
   GQ_ASSIGN_OR_RETURN(const Json response, harness::CallHarness(call, reporter));
   BoardRun run;
-  GQ_ASSIGN_OR_RETURN(run.outputs, ReadRunOutputs(response));
+  GQ_RETURN_IF_ERROR(ReadRunOutputs(response, run));
   for (const Json& sample : response.value("samples_ms", Json::array())) {
     if (sample.is_number()) run.samples_ms.push_back(sample.get<double>());
   }
@@ -192,7 +193,8 @@ absl::StatusOr<BoardRun> CommandBackend::Run(const RunRequest& request,
 
 absl::StatusOr<std::string> CommandBackend::CheckHealth(const BoardSpec& board,
                                                         base::Reporter& reporter) const {
-  GQ_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder scratch,
+                      base::TemporaryFolder::Make("gq-agent-"));
   GQ_ASSIGN_OR_RETURN(const harness::HarnessCall call,
                       MakeCall(board, "health", "", scratch.path()));
   GQ_ASSIGN_OR_RETURN(const Json response, harness::CallHarness(call, reporter));

@@ -111,6 +111,10 @@ absl::StatusOr<BoardRun> OnnxRuntimeBackend::Run(const RunRequest& request,
     run.samples_ms.push_back(absl::ToDoubleMilliseconds(rpc::SteadyNow() - before));
     reporter.Report({"Run", i + 1, request.runs, "runs"});
   }
+  for (const std::vector<runtime::Tensor>& sample : request.more) {
+    if (reporter.Cancelled()) return MakeError(Reason::kCancelled, "the run was cancelled");
+    GQ_RETURN_IF_ERROR(session.Run(sample, &run.more_outputs.emplace_back()));
+  }
   const nlohmann::ordered_json conditions = {{"provider", ProviderName(request.board, *library)},
                                              {"onnxruntime_version", library->version()},
                                              {"threads", options.threads},

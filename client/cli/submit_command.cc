@@ -1,5 +1,6 @@
 // `gq run` and the other commands that submit a job: analyze, dequantize, evaluate, compile.
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "common/base/text.h"
 #include "common/compile/partition_report.h"
 #include "common/job/flags.h"
+#include "common/report/figures.h"
 #include "common/report/json_view.h"
 #include "common/report/summary.h"
 #include "common/rpc/random_id.h"
@@ -223,10 +225,14 @@ class Submission {
                   {"state", StateText(job.state())},
                   {"exit_code", code},
                   {"verdict", report::At(parsed, {"evaluate", "verdict"})},
+                  {"performance_targets", Json::array()},
                   {"outputs", Json::array()},
                   {"warnings", report::ArrayAt(parsed, {"warnings"})},
                   {"folder", folder.string()},
                   {"files", files}};
+    for (const Json* goal : report::PerformanceGoals(parsed)) {
+      event["performance_targets"].push_back(*goal);
+    }
     for (Json output : report::ArrayAt(parsed, {"evaluate", "outputs"})) {
       if (output.is_object()) output.erase("scatter");
       event["outputs"].push_back(std::move(output));
@@ -238,15 +244,19 @@ class Submission {
                     const std::vector<std::string>& files, const fs::path& folder) {
     std::string text = "\n" + report::SummaryText(report);
     base::StrAppend(&text, "\nFiles in ", folder.string(), "\n  report.html  report.json  log.txt");
-    size_t in_compile = 0;
+    std::map<std::string, size_t> in_folder;
     for (const std::string& file : files) {
-      if (file.starts_with("compile/")) {
-        ++in_compile;
+      const size_t slash = file.find('/');
+      if (slash != std::string::npos) {
+        ++in_folder[file.substr(0, slash)];
       } else {
         base::StrAppend(&text, "  ", base::StripControl(file));
       }
     }
-    if (in_compile > 0) base::StrAppend(&text, "  compile/ (", in_compile, " files)");
+    for (const auto& [name, count] : in_folder) {
+      base::StrAppend(&text, "  ", base::StripControl(name), "/ (", count,
+                      count == 1 ? " file)" : " files)");
+    }
     text += "\n";
     if (job.verdict() == gq::v1::VERDICT_GOAL_NOT_MET) {
       base::StrAppend(&text, "\nTry next: ", NextCommand(job, session_.arguments), "\n");

@@ -1,6 +1,7 @@
 // The "compile" part of a job's report.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,5 +26,8 @@ std::string CompileReportJson(const CompileFacts& facts, const Classification& c
 
 // The options as the report has them.
 nlohmann::ordered_json OptionsJson(const CompilerOptions& options);
+
+// The options that a "compile" part tells; nothing when it has none.
+std::optional<CompilerOptions> OptionsOfReport(const nlohmann::ordered_json& part);
 
 }  // namespace gq::compile

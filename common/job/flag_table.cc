@@ -239,8 +239,9 @@ std::vector<FlagDef> MakeTable() {
        {"greedy", "sensitivity"}, kVerbRun | kVerbExplore, kEverywhere, GQ_SPEC_TEXT(explore_strategy)},
       {"explore-limit", kRepeat, "KEY=VALUE", kGoal, "none", "Limit of the search: max_share=0.3, max_iterations=50, time_budget=10m, pass_rate, min_gain_db, patience, precision, keep, forbid; may be repeated.",
        {}, kVerbRun | kVerbExplore, kEverywhere, GQ_SPEC_CHECKED_TEXTS(explore_limit, CheckKeyValue)},
-      {"target-performance", kRepeat, "EXPR", kGoal, "none", "Performance goal, like \"latency_p50<5ms\".",
-       {}, kVerbRun, kClientOnly, GQ_SPEC_CHECKED_TEXTS(target_performance, CheckPerformance)},
+      {"target-performance", kRepeat, "EXPR", kGoal, "none",
+       "Goal, METRIC OP NUMBER[UNIT], like \"latency_p50<5ms\": latency_p50 latency_p99 throughput (on a board, --stage exec), offload partitions (of a compile), model_size bf16_share (always); may be repeated, all must hold.",
+       {}, kVerbRun | kVerbQuantize | kVerbRequantize | kVerbExplore, kEverywhere, GQ_SPEC_CHECKED_TEXTS(target_performance, CheckPerformance)},
 
       {"device", kValue, "NAME", kTarget, "ve2 where the scheme is legal there, else the first device that takes it",
        "ve2, ve2-xc2ve3858, ve2-xc2ve3558, ve2-xc2ve3358, or one that the lab registered ('gq boards list').",

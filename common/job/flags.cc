@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "CLI/App.hpp"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/performance_target.h"
 #include "common/job/run_file.h"
 
 namespace gq::job {
@@ -170,7 +172,10 @@ bool JobFlags::Given(std::string_view name) const {
 absl::StatusOr<JobRequest> JobFlags::Take() const {
   JobRequest request;
   request.spec.set_kind(KindOfVerb(verb_));
-  if (verb_ == kVerbQuantize) request.spec.set_stage(gq::v1::STAGE_QUANTIZE);
+  // Nothing that gq-worker does by itself goes further.
+  if (verb_ == kVerbQuantize || program_ == Program::kWorker) {
+    request.spec.set_stage(gq::v1::STAGE_QUANTIZE);
+  }
   for (const FlagDef& flag : AllFlags()) {
     if (!Given(flag.name)) continue;
     const Binding& binding = bindings_.at(flag.name);
@@ -221,6 +226,7 @@ absl::StatusOr<JobRequest> JobFlags::Take() const {
                      "name the quantized form of the model: --quantized Q.onnx");
   }
   GQ_RETURN_IF_ERROR(CheckMixedLayers(verb_, request.spec));
+  GQ_RETURN_IF_ERROR(CheckPerformanceTargets(request.spec));
   if (!request.local.labels.empty() && request.local.evaluation_data.empty()) {
     return MakeError(Reason::kInvalidFlag, "--labels needs --evaluation-data",
                      "name the samples that the labels belong to");

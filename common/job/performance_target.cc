@@ -1,5 +1,6 @@
 #include "common/job/performance_target.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <span>
@@ -122,11 +123,26 @@ bool Holds(double value, std::string_view op, double wanted) {
   return value >= wanted;
 }
 
+std::string TextOf(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 void ReadCompile(const Json& part, PerformanceFigures& f) {
-  f.offload_percent = NumberAt(part, "offload", "gops_percent");
-  const auto npu = NumberAt(part, "partitions", "npu");
+  const std::string skipped = TextOf(part, "skipped");
+  const std::string why = skipped.empty()
+                              ? StrCat("backend ", TextOf(part, "backend"), " does not tell it")
+                              : StrCat("Compile was left out: ", skipped);
+  const auto take = [&](PerformanceMetric metric, std::optional<double> value,
+                        std::optional<double>& field) {
+    field = value;
+    if (!value) f.unknown[metric] = why;
+  };
+  take(PerformanceMetric::kOffload, NumberAt(part, "offload", "gops_percent"), f.offload_percent);
+  std::optional<double> partitions = NumberAt(part, "partitions", "npu");
   const auto cpu = NumberAt(part, "partitions", "cpu");
-  if (npu && cpu) f.partitions = *npu + *cpu;
+  partitions = partitions && cpu ? std::optional(*partitions + *cpu) : std::nullopt;
+  take(PerformanceMetric::kPartitions, partitions, f.partitions);
   f.simulated_compile = Flag(part, "simulated");
 }
 
@@ -135,6 +151,14 @@ void ReadRun(const Json& part, PerformanceFigures& f) {
   if (part.contains("fell_back")) return;
   f.latency_p50_ms = NumberAt(part, "latency_ms", "p50");
   f.latency_p99_ms = NumberAt(part, "latency_ms", "p99");
+  if (!f.latency_p50_ms) {
+    f.unknown[PerformanceMetric::kLatencyP50] = "the board's tool tells a mean and no percentiles";
+  }
+  if (!f.latency_p99_ms) {
+    f.unknown[PerformanceMetric::kLatencyP99] =
+        f.latency_p50_ms ? "the board gives a single figure, which has no percentiles"
+                         : f.unknown[PerformanceMetric::kLatencyP50];
+  }
   if (part.contains("throughput_per_second") && part["throughput_per_second"].is_number()) {
     f.throughput = part["throughput_per_second"].get<double>();
   }
@@ -179,20 +203,27 @@ absl::StatusOr<PerformanceTarget> ParsePerformanceTarget(std::string_view text) 
 MeasuredBy MeasuredByStep(PerformanceMetric metric) { return MetricOf(metric).step; }
 
 absl::Status CheckPerformanceTargets(const gq::v1::JobSpec& spec) {
+  const auto& steps = spec.step();
+  const bool quantizes =
+      steps.empty() || std::find(steps.begin(), steps.end(), "graph_quantize") != steps.end();
   for (const std::string& text : spec.target_performance()) {
     GQ_ASSIGN_OR_RETURN(const PerformanceTarget target, ParsePerformanceTarget(text));
-    const MeasuredBy step = MeasuredByStep(target.metric);
-    const bool compiles = spec.stage() != gq::v1::STAGE_QUANTIZE;
-    const bool runs = spec.stage() == gq::v1::STAGE_EXEC;
-    if (step == MeasuredBy::kBoardRun && !runs) {
-      return MakeError(Reason::kTargetInvalid,
-                       StrCat("performance goal '", text, "' needs a run on a board"),
-                       "Add --stage exec.");
+    const auto needs = [&text](std::string_view what, std::string_view hint) {
+      return MakeError(Reason::kTargetInvalid, StrCat("performance goal '", text, "' needs ", what),
+                       hint);
+    };
+    if (spec.kind() == gq::v1::JOB_KIND_DRY_RUN) {
+      return needs("a model, and a dry run makes none", "Leave --mode dry-run out.");
     }
-    if (step == MeasuredBy::kCompile && !compiles) {
-      return MakeError(Reason::kTargetInvalid,
-                       StrCat("performance goal '", text, "' needs a compile"),
-                       "Leave --stage quantize out, or ask for --stage exec.");
+    const MeasuredBy step = MeasuredByStep(target.metric);
+    if (step == MeasuredBy::kBoardRun && spec.stage() != gq::v1::STAGE_EXEC) {
+      return needs("a run on a board", "Ask for it with gq run --stage exec.");
+    }
+    if (step == MeasuredBy::kCompile && spec.stage() == gq::v1::STAGE_QUANTIZE) {
+      return needs("a compile", "Ask for it with gq run --stage compile, or exec.");
+    }
+    if (step == MeasuredBy::kQuantize && !quantizes) {
+      return needs("a quantized model", "Let the job have the step graph_quantize.");
     }
   }
   return absl::OkStatus();
@@ -200,11 +231,22 @@ absl::Status CheckPerformanceTargets(const gq::v1::JobSpec& spec) {
 
 PerformanceFigures FiguresOf(const std::vector<Json>& parts) {
   PerformanceFigures f;
+  // What a search ended with stands inside its part, and so do the models that a board chose from.
+  std::vector<const Json*> all;
   for (const Json& part : parts) {
     if (!part.is_object()) continue;
+    all.push_back(&part);
+    const auto result = part.find("result");
+    if (result == part.end() || !result->is_object()) continue;
+    for (const auto& [name, section] : result->items()) {
+      if (section.is_object()) all.push_back(&section);
+    }
+  }
+  for (const Json* entry : all) {
+    const Json& part = *entry;
     if (part.contains("latency_ms")) {
       ReadRun(part, f);
-    } else if (part.contains("offload")) {
+    } else if (part.contains("backend")) {
       ReadCompile(part, f);
     }
     if (const auto bytes = NumberAt(part, "sizes", "quantized_bytes")) f.model_bytes = bytes;
@@ -224,6 +266,8 @@ std::vector<PerformanceResult> JudgePerformance(const gq::v1::JobSpec& spec, Mea
     PerformanceResult result;
     result.value = FigureOf(figures, target->metric);
     result.met = result.value && Holds(*result.value, target->op, target->value);
+    const auto unknown = figures.unknown.find(target->metric);
+    if (!result.value && unknown != figures.unknown.end()) result.not_judged = unknown->second;
     result.simulated = (step == MeasuredBy::kBoardRun && figures.simulated_run) ||
                        (step == MeasuredBy::kCompile && figures.simulated_compile);
     result.target = *std::move(target);
@@ -235,11 +279,13 @@ std::vector<PerformanceResult> JudgePerformance(const gq::v1::JobSpec& spec, Mea
 Json PerformanceJson(const std::vector<PerformanceResult>& results) {
   Json list = Json::array();
   for (const PerformanceResult& result : results) {
-    Json entry = {{"expression", result.target.text}, {"met", result.met}};
+    Json entry = {{"expression", result.target.text},
+                  {"judged", result.not_judged.empty()},
+                  {"met", result.met}};
     if (result.value) {
       entry["value"] = *result.value;
     } else {
-      entry["reason"] = "not measured";
+      entry["reason"] = result.not_judged.empty() ? "not measured" : result.not_judged;
     }
     entry["simulated"] = result.simulated;
     list.push_back(std::move(entry));
@@ -248,10 +294,34 @@ Json PerformanceJson(const std::vector<PerformanceResult>& results) {
 }
 
 std::string DescribeResult(const PerformanceResult& result) {
+  if (!result.not_judged.empty()) {
+    return StrCat("Goal ", result.target.text, " not judged: ", result.not_judged);
+  }
   std::string text = StrCat("Goal ", result.target.text, result.met ? " met" : " not met");
   if (result.simulated) text += result.met ? " (simulated, not on hardware)" : " (simulated)";
   if (!result.value) return StrCat(text, ": not measured");
   return StrCat(text, ": ", absl::StrFormat("%.4g", *result.value));
+}
+
+bool JudgeTargets(const gq::v1::JobSpec& spec, const std::vector<Json>& earlier,
+                  const std::set<MeasuredBy>& steps, base::Reporter& reporter, Json& own) {
+  if (spec.target_performance().empty()) return true;
+  std::vector<Json> parts = earlier;
+  parts.push_back(own);
+  const PerformanceFigures figures = FiguresOf(parts);
+  std::vector<PerformanceResult> results;
+  for (const MeasuredBy step : steps) {
+    for (PerformanceResult& judged : JudgePerformance(spec, step, figures)) {
+      results.push_back(std::move(judged));
+    }
+  }
+  for (const PerformanceResult& result : results) {
+    reporter.Log(result.met ? base::LogLevel::kInfo : base::LogLevel::kWarn, "Goal",
+                 DescribeResult(result));
+  }
+  if (!results.empty() && own.is_object()) own["performance_targets"] = PerformanceJson(results);
+  return std::none_of(results.begin(), results.end(),
+                      [](const PerformanceResult& result) { return result.missed(); });
 }
 
 }  // namespace gq::job

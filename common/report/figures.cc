@@ -170,12 +170,32 @@ void AddLatency(const Json& report, std::vector<Fact>& facts) {
   }
 }
 
-}  // namespace
+// The verdict is on all goals together.
+void AddPerformanceGoals(const Json& report, VerdictWords& words) {
+  for (const Json* goal : PerformanceGoals(report)) {
+    const std::string expression = TextAt(*goal, {"expression"});
+    const std::string reason = TextAt(*goal, {"reason"});
+    const bool judged = !goal->contains("judged") || TrueAt(*goal, {"judged"});
+    const bool met = TrueAt(*goal, {"met"});
+    std::string value = !judged ? "not judged" : met ? "met" : "not met";
+    if (judged && TrueAt(*goal, {"simulated"})) {
+      value += met ? " (simulated, not on hardware)" : " (simulated)";
+    }
+    base::StrAppend(&value, ": ",
+                    reason.empty() ? FormatGeneral(NumberAt(*goal, {"value"})) : reason);
+    words.goals.push_back({expression, value});
+    if (words.result.empty()) words.result = judged ? "goal met" : "not judged";
+    if (!judged || met) continue;
+    if (words.result != "goal not met") {
+      words.result = "goal not met";
+      words.default_goal = false;
+      words.reason.clear();
+    }
+    base::StrAppend(&words.reason, words.reason.empty() ? "" : "; ", expression, " is missed");
+  }
+}
 
-VerdictWords VerdictOf(const Json& report) {
-  const Json& verdict = At(report, {"evaluate", "verdict"});
-  VerdictWords words;
-  if (!verdict.is_object()) return words;
+void AddAccuracyGoals(const Json& verdict, VerdictWords& words) {
   words.result = ResultWords(TextAt(verdict, {"result"}));
   words.default_goal = TrueAt(verdict, {"default_goal"});
   words.reason = TextAt(verdict, {"reason"});
@@ -192,7 +212,37 @@ VerdictWords VerdictOf(const Json& report) {
     const std::string reason = TextAt(verdict, {"default", "reason"});
     words.default_result = reason.empty() ? result : StrCat(result, ": ", reason);
   }
+}
+
+}  // namespace
+
+VerdictWords VerdictOf(const Json& report) {
+  VerdictWords words;
+  const Json& verdict = At(report, {"evaluate", "verdict"});
+  if (verdict.is_object()) AddAccuracyGoals(verdict, words);
+  AddPerformanceGoals(report, words);
   return words;
+}
+
+std::string BitsText(const Json& layer) {
+  const auto weights = NumberAt(layer, {"weight_bits"});
+  const auto activations = NumberAt(layer, {"activation_bits"});
+  if (!weights || !activations) return "-";
+  const std::string text = FormatNumber(*weights, 0);
+  return *weights == *activations ? text : StrCat(text, "/", FormatNumber(*activations, 0));
+}
+
+std::vector<const Json*> PerformanceGoals(const Json& report) {
+  std::vector<const Json*> goals;
+  for (const char* section : {"graph_quantize", "evaluate", "explore", "compile", "board_run"}) {
+    for (const Json& goal : ArrayAt(report, {section, "performance_targets"})) {
+      std::erase_if(goals, [&](const Json* earlier) {
+        return TextAt(*earlier, {"expression"}) == TextAt(goal, {"expression"});
+      });
+      goals.push_back(&goal);
+    }
+  }
+  return goals;
 }
 
 std::vector<std::vector<std::string>> OutputRows(const Json& report) {

@@ -24,6 +24,14 @@ struct VerdictWords {
 
 VerdictWords VerdictOf(const Json& report);
 
+// Goals on speed, offload and size as the steps judged them, each once: the last step to judge one
+// counts. Entries of `performance_targets` (docs/report.md).
+std::vector<const Json*> PerformanceGoals(const Json& report);
+
+// Bits of weights and activations of an entry of `layers`: `8`, or `8/16` where they differ; `-`
+// where the report does not say.
+std::string BitsText(const Json& layer);
+
 // Rows of the table of outputs; the first row is the heading.
 std::vector<std::vector<std::string>> OutputRows(const Json& report);
 

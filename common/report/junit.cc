@@ -43,8 +43,21 @@ void AddStep(Cases& cases, const Json& step) {
 }
 
 void AddGoals(Cases& cases, const Json& report) {
-  const VerdictWords verdict = VerdictOf(report);
-  if (verdict.result.empty()) return;
+  for (const Json* goal : PerformanceGoals(report)) {
+    std::string body;
+    if (goal->contains("judged") && !TrueAt(*goal, {"judged"})) {
+      ++cases.skipped;
+      body = StrCat("<skipped message=\"", EscapeHtml(TextAt(*goal, {"reason"})), "\"/>");
+    } else if (!TrueAt(*goal, {"met"})) {
+      ++cases.failures;
+      const auto value = NumberAt(*goal, {"value"});
+      body = StrCat("<failure type=\"GOAL_NOT_MET\" message=\"",
+                    value ? StrCat("measured ", FormatGeneral(value)) : "not measured", "\"/>");
+    }
+    AddCase(cases, TextAt(*goal, {"expression"}), "gq.goal", 0, body);
+  }
+  const Json& verdict = At(report, {"evaluate", "verdict"});
+  if (!verdict.is_object()) return;
   for (const Json& goal : ArrayAt(report, {"evaluate", "verdict", "goals"})) {
     std::string body;
     if (!TrueAt(goal, {"met"})) {
@@ -55,14 +68,16 @@ void AddGoals(Cases& cases, const Json& report) {
     }
     AddCase(cases, TextAt(goal, {"expression"}), "gq.goal", 0, body);
   }
-  if (!verdict.goals.empty()) return;
+  if (!ArrayAt(verdict, {"goals"}).empty()) return;
+  const std::string result = TextAt(verdict, {"result"});
+  const std::string reason = EscapeHtml(TextAt(verdict, {"reason"}));
   std::string body;
-  if (verdict.result == "goal not met") {
+  if (result == "goal_not_met") {
     ++cases.failures;
-    body = StrCat("<failure type=\"GOAL_NOT_MET\" message=\"", EscapeHtml(verdict.reason), "\"/>");
-  } else if (verdict.result == "not judged") {
+    body = StrCat("<failure type=\"GOAL_NOT_MET\" message=\"", reason, "\"/>");
+  } else if (result == "not_judged") {
     ++cases.skipped;
-    body = StrCat("<skipped message=\"", EscapeHtml(verdict.reason), "\"/>");
+    body = StrCat("<skipped message=\"", reason, "\"/>");
   }
   AddCase(cases, "default goal", "gq.goal", 0, body);
 }

@@ -146,14 +146,15 @@ std::string_view StepKey(gq::v1::StepKind kind) {
 
 namespace {
 
-// What a search ended with takes the place of what it started from.
-void TakeResultOfSearch(Json& sections) {
-  const auto explore = sections.find("explore");
-  if (explore == sections.end()) return;
-  const auto found = explore->find("result");
-  if (found == explore->end() || !found->is_object()) return;
+// What a step that chooses a model (a search, a board among the finalists of one) ended with takes
+// the place of what it started from.
+void TakeResultOf(const char* step, Json& sections) {
+  const auto choosing = sections.find(step);
+  if (choosing == sections.end()) return;
+  const auto found = choosing->find("result");
+  if (found == choosing->end() || !found->is_object()) return;
   const Json result = std::move(*found);
-  explore->erase("result");
+  choosing->erase("result");
   for (const auto& [key, section] : result.items()) {
     if (sections.contains(key)) {
       Json before = std::move(sections[key]);
@@ -161,7 +162,7 @@ void TakeResultOfSearch(Json& sections) {
       if (before.contains("outputs")) {
         for (Json& output : before["outputs"]) output.erase("scatter");
       }
-      (*explore)["before"][key] = std::move(before);
+      (*choosing)["before"][key] = std::move(before);
     }
     sections[key] = section;
   }
@@ -194,7 +195,8 @@ std::string MergeReport(const gq::v1::Job& job, std::span<const StepPart> parts)
     sections[std::string(StepKey(step.kind()))] = std::move(section);
   }
 
-  TakeResultOfSearch(sections);
+  TakeResultOf("explore", sections);
+  TakeResultOf("board_run", sections);
 
   Json report = {{"schema", kReportSchema},
                  {"identity", std::move(identity)},

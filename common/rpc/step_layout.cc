@@ -52,6 +52,26 @@ bool RunsModels(gq::v1::StepKind kind) {
   return kind != gq::v1::STEP_KIND_COMPILE && kind != gq::v1::STEP_KIND_ANALYZE;
 }
 
+// Links the files below `folder`, each as N/NAME.
+absl::StatusOr<std::vector<fs::path>> LinkByName(
+    const fs::path& folder, const std::vector<fs::path>& files,
+    const google::protobuf::RepeatedPtrField<gq::v1::FileRef>& references) {
+  std::vector<fs::path> links;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const fs::path place = folder / std::to_string(i);
+    fs::path link = place / references.Get(static_cast<int>(i)).name();
+    std::error_code error;
+    fs::create_directories(place, error);
+    std::error_code ignored;
+    if (!error && !fs::is_symlink(link, ignored)) fs::create_symlink(files[i], link, error);
+    if (error) {
+      return MakeError(Reason::kFileUnwritable, base::StrCat(link.string(), ": ", error.message()));
+    }
+    links.push_back(std::move(link));
+  }
+  return links;
+}
+
 }  // namespace
 
 bool IsSafeRelativePath(std::string_view path) {
@@ -132,6 +152,16 @@ std::vector<fs::path> StepFiles::evaluation() const {
                     Numbered("evaluation", static_cast<int>(paths.size()), file.name()));
   }
   return paths;
+}
+
+absl::StatusOr<std::vector<fs::path>> StepFiles::NamedCalibration() const {
+  return LinkByName(work_dir_ / "tmp/data/calibration", calibration(),
+                    lease_.spec().calibration_data());
+}
+
+absl::StatusOr<std::vector<fs::path>> StepFiles::NamedEvaluation() const {
+  return LinkByName(work_dir_ / "tmp/data/evaluation", evaluation(),
+                    lease_.spec().evaluation_data());
 }
 
 std::optional<fs::path> StepFiles::artifact(std::string_view path) const {

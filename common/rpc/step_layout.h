@@ -49,6 +49,10 @@ class StepFiles {
   std::optional<std::filesystem::path> labels() const;
   std::vector<std::filesystem::path> calibration() const;
   std::vector<std::filesystem::path> evaluation() const;
+  // The same files as links below WORKDIR/tmp under the names that the user gave them, since a name
+  // may say which input a file is for. Fails with kFileUnwritable.
+  absl::StatusOr<std::vector<std::filesystem::path>> NamedCalibration() const;
+  absl::StatusOr<std::vector<std::filesystem::path>> NamedEvaluation() const;
   // Result of an earlier step.
   std::optional<std::filesystem::path> artifact(std::string_view path) const;
   // Where to write a result of this step; makes its folder.

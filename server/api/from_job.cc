@@ -2,9 +2,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/performance_target.h"
 
 namespace gq::server {
 namespace {
@@ -38,6 +40,19 @@ bool TakeModel(const std::vector<Artifact>& artifacts, gq::v1::ModelRef* model) 
     return true;
   }
   return false;
+}
+
+// Goals that the new job can measure as well.
+void TakeTargets(const gq::v1::JobSpec& old, gq::v1::JobSpec* spec) {
+  std::vector<std::string> kept;
+  for (const std::string& target : old.target_performance()) {
+    gq::v1::JobSpec one;
+    one.set_kind(spec->kind());
+    one.set_stage(spec->stage());
+    one.add_target_performance(target);
+    if (job::CheckPerformanceTargets(one).ok()) kept.push_back(target);
+  }
+  spec->mutable_target_performance()->Assign(kept.begin(), kept.end());
 }
 
 }  // namespace
@@ -78,9 +93,7 @@ absl::Status TakeFromJob(const gq::v1::Job& from, const std::vector<Artifact>& a
   if (spec->task().empty()) spec->set_task(old.task());
   if (spec->input_shape().empty()) *spec->mutable_input_shape() = old.input_shape();
   if (spec->target_accuracy().empty()) *spec->mutable_target_accuracy() = old.target_accuracy();
-  if (spec->target_performance().empty()) {
-    *spec->mutable_target_performance() = old.target_performance();
-  }
+  if (spec->target_performance().empty()) TakeTargets(old, spec);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/log_format.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/performance_target.h"
 #include "common/report/merge.h"
 
 namespace gq::worker {
@@ -71,13 +72,11 @@ absl::Status Pipeline::Run() {
 
     StepLog log(reporter_);
     absl::StatusOr<nlohmann::json> outcome = Call(part.function, log);
-    for (const std::string& warning : log.warnings()) {
-      warnings_.push_back(StrCat(part.title, ": ", warning));
-    }
     const std::string took =
         base::FormatDuration(absl::FromChrono(std::chrono::steady_clock::now() - begin));
     *attempt.mutable_end_time() = Now();
     if (!outcome.ok()) {
+      TakeWarnings(part.title, log);
       const absl::Status& error = outcome.status();
       attempt.set_state(gq::v1::ATTEMPT_STATE_FAILED);
       step.set_state(gq::v1::STEP_STATE_FAILED);
@@ -89,6 +88,8 @@ absl::Status Pipeline::Run() {
       return error;
     }
     part.report = *std::move(outcome);
+    if (i + 1 == steps_.size()) JudgeModelGoals(log);
+    TakeWarnings(part.title, log);
     attempt.set_state(gq::v1::ATTEMPT_STATE_SUCCEEDED);
     step.set_state(gq::v1::STEP_STATE_SUCCEEDED);
     reporter_.Log(LogLevel::kDone, base::kWorkflowComponent,
@@ -97,6 +98,28 @@ absl::Status Pipeline::Run() {
   job_.set_state(gq::v1::JOB_STATE_SUCCEEDED);
   *job_.mutable_end_time() = Now();
   return absl::OkStatus();
+}
+
+void Pipeline::TakeWarnings(std::string_view title, const StepLog& log) {
+  for (const std::string& warning : log.warnings()) {
+    warnings_.push_back(StrCat(title, ": ", warning));
+  }
+}
+
+void Pipeline::JudgeModelGoals(base::Reporter& log) {
+  if (job_.spec().target_performance().empty()) return;
+  const auto ordered = [](const nlohmann::json& part) {
+    return nlohmann::ordered_json::parse(
+        part.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), nullptr, false);
+  };
+  std::vector<nlohmann::ordered_json> earlier;
+  for (size_t i = 0; i + 1 < steps_.size(); ++i) earlier.push_back(ordered(steps_[i].report));
+  nlohmann::json& last = steps_.back().report;
+  nlohmann::ordered_json own = ordered(last);
+  if (!job::JudgeTargets(job_.spec(), earlier, {job::MeasuredBy::kQuantize}, log, own)) {
+    SetVerdict(gq::v1::VERDICT_GOAL_NOT_MET);
+  }
+  last = nlohmann::json::parse(own.dump(), nullptr, false);
 }
 
 std::string Pipeline::Report() const {

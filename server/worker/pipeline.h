@@ -45,6 +45,10 @@ class Pipeline {
     nlohmann::json report;
   };
 
+  void TakeWarnings(std::string_view title, const StepLog& log);
+  // Goals on size and precision of the model, once it is there.
+  void JudgeModelGoals(base::Reporter& log);
+
   ForegroundReporter& reporter_;
   gq::v1::Job job_;
   std::vector<PipelineStep> steps_;

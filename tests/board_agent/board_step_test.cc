@@ -1,18 +1,13 @@
-#include "board_agent/board_step.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "board_agent/backends/sim/sim_roofline.h"
 #include "board_agent/latency_figures.h"
-#include "common/base/status.h"
 
 namespace gq::agent {
 namespace {
 
-using base::Reason;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 // numpy.percentile([1, 2, 3, 4, 10], [50, 90, 99]) = 3, 7.6, 9.76; numpy.std(ddof=1) = 3.5355.
 TEST(LatencyFiguresTest, AreThoseOfNumpy) {
@@ -31,26 +26,6 @@ TEST(LatencyFiguresTest, OneValueIsAllOfThem) {
   EXPECT_DOUBLE_EQ(f.p50, 5);
   EXPECT_DOUBLE_EQ(f.p99, 5);
   EXPECT_DOUBLE_EQ(f.stdev, 0);
-}
-
-std::string CompileReport(double percent, int partitions) {
-  return R"({"partitions":{"npu":)" + std::to_string(partitions) +
-         R"(},"offload":{"gops_percent":)" + std::to_string(percent) + "}}";
-}
-
-TEST(ExecIfTest, IsJudgedByTheCompileReport) {
-  const std::vector<std::string> nearly = {R"({"passes":[]})", "broken", CompileReport(98.5, 1)};
-  EXPECT_THAT(*WhyNotRun("", nearly), IsEmpty());
-  EXPECT_THAT(*WhyNotRun("always", {}), IsEmpty());
-  EXPECT_THAT(*WhyNotRun("offload>=98%", nearly), IsEmpty());
-  EXPECT_THAT(*WhyNotRun("offload>=99", nearly), HasSubstr("98.500 % of the operations"));
-  EXPECT_THAT(*WhyNotRun("full-offload", nearly), HasSubstr("asks for full-offload"));
-  EXPECT_THAT(*WhyNotRun("full-offload", {CompileReport(100, 1)}), IsEmpty());
-  EXPECT_THAT(*WhyNotRun("full-offload", {CompileReport(100, 2)}), HasSubstr("full-offload"));
-  EXPECT_THAT(*WhyNotRun("full-offload", {}), HasSubstr("not known"));
-  for (const char* text : {"sometimes", "offload>98", "offload>=", "offload>=101", "offload>=x"}) {
-    EXPECT_EQ(base::GetReason(WhyNotRun(text, nearly).status()), Reason::kInvalidFlag) << text;
-  }
 }
 
 // One subgraph of 2e9 int8 operations, no weights, on 4 columns: 16 cores with 512 multiplications

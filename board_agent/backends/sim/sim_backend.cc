@@ -94,6 +94,13 @@ absl::StatusOr<graph::Model> LoadWithShapes(const fs::path& path) {
   return model;
 }
 
+void ToZero(std::vector<runtime::Tensor>& outputs) {
+  for (runtime::Tensor& output : outputs) {
+    runtime::Tensor wrong(output.dtype(), output.shape());
+    output = std::move(wrong);
+  }
+}
+
 bool IsEthos(std::string_view device) { return device.starts_with(kEthos); }
 
 }  // namespace
@@ -172,11 +179,13 @@ absl::StatusOr<BoardRun> SimBackend::Run(const RunRequest& request,
   BoardRun run;
   GQ_RETURN_IF_ERROR(session.Run(request.inputs, &run.outputs));
   if (reporter.Cancelled()) return Cancelled();
+  for (const std::vector<runtime::Tensor>& sample : request.more) {
+    if (reporter.Cancelled()) return Cancelled();
+    GQ_RETURN_IF_ERROR(session.Run(sample, &run.more_outputs.emplace_back()));
+  }
   if (fault == SimFault::kWrongOutput) {
-    for (runtime::Tensor& output : run.outputs) {
-      runtime::Tensor wrong(output.dtype(), output.shape());
-      output = std::move(wrong);
-    }
+    ToZero(run.outputs);
+    for (std::vector<runtime::Tensor>& outputs : run.more_outputs) ToZero(outputs);
   }
   run.setup_seconds = absl::ToDoubleSeconds(rpc::SteadyNow() - start);
   run.samples_ms = {latency.milliseconds};

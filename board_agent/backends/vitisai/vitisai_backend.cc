@@ -12,7 +12,9 @@
 #include "board_agent/backends/vitisai/vart_files.h"
 #include "board_agent/ort_harness.h"
 #include "common/base/file.h"
+#include "common/base/host.h"
 #include "common/base/status.h"
+#include "common/base/temporary_folder.h"
 #include "common/base/text.h"
 #include "common/compile/compiler_log.h"
 #include "common/compile/device.h"
@@ -69,8 +71,8 @@ absl::StatusOr<harness::HarnessCall> SessionCall(const BoardOptions& options, st
                                                  std::string_view script,
                                                  const fs::path& work_dir) {
   harness::HarnessCall call;
-  GQ_ASSIGN_OR_RETURN(const std::string program, OwnProgram());
-  call.tool.arguments = {program, "harness"};
+  GQ_ASSIGN_OR_RETURN(const fs::path program, base::OwnProgram());
+  call.tool.arguments = {program.string(), "harness"};
   GQ_ASSIGN_OR_RETURN(call.tool.activation_script, options.ActivationScript(script));
   call.tool.environment = Environment(options);
   call.tool.work_dir = work_dir;
@@ -214,15 +216,14 @@ class VitisaiRun {
     call.request["runtime"]["provider"] = "VitisAI";
     call.request["runtime"]["provider_options"] = ProviderOptions(config, cache, request_.key);
     call.request["model"] = request_.model.string();
-    GQ_ASSIGN_OR_RETURN(call.request["inputs"],
-                        WriteRunInputs(request_.input_names, request_.inputs, request_.scratch));
+    GQ_RETURN_IF_ERROR(WriteRunInputs(request_, request_.scratch, call.request));
     call.request["output_dir"] = request_.scratch.string();
     call.request["warmup"] = request_.warmup;
     call.request["runs"] = request_.runs;
     call.request["time_limit_seconds"] = absl::ToDoubleSeconds(request_.time_limit);
     GQ_ASSIGN_OR_RETURN(const Json response, harness::CallHarness(call, reporter_));
     BoardRun run;
-    GQ_ASSIGN_OR_RETURN(run.outputs, ReadRunOutputs(response));
+    GQ_RETURN_IF_ERROR(ReadRunOutputs(response, run));
     run.samples_ms = response.value("samples_ms", std::vector<double>());
     run.setup_seconds = response.value("setup_seconds", 0.0);
     Json conditions = response.value("conditions", Json::object());
@@ -321,6 +322,11 @@ class VitisaiRun {
 
 }  // namespace
 
+bool VitisaiBackend::TakesManySamples(const BoardSpec& board) const {
+  const absl::StatusOr<BoardOptions> options = OptionsOf(board);
+  return options.ok() && !RunsOnVart(*options);
+}
+
 absl::StatusOr<Probe> VitisaiBackend::ProbeBoard(const BoardSpec& board) const {
   GQ_ASSIGN_OR_RETURN(const BoardOptions options, OptionsOf(board));
   const auto device = compile::FindDevice(board.device);
@@ -329,7 +335,8 @@ absl::StatusOr<Probe> VitisaiBackend::ProbeBoard(const BoardSpec& board) const {
                      StrCat("board ", board.name, ": '", board.device, "' is no VE2 device"),
                      "Devices: ve2-xc2ve3858, ve2-xc2ve3558, ve2-xc2ve3358.");
   }
-  GQ_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder scratch,
+                      base::TemporaryFolder::Make("gq-agent-"));
   Probe probe;
   probe.vaiml = true;
   probe.runs_compiled = true;
@@ -410,7 +417,8 @@ absl::StatusOr<BoardRun> VitisaiBackend::Run(const RunRequest& request,
 absl::StatusOr<std::string> VitisaiBackend::CheckHealth(const BoardSpec& board,
                                                         base::Reporter& reporter) const {
   GQ_ASSIGN_OR_RETURN(const BoardOptions options, OptionsOf(board));
-  GQ_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::Make());
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder scratch,
+                      base::TemporaryFolder::Make("gq-agent-"));
   const absl::StatusOr<Json> provider = ProbeProvider(options, scratch.path());
   const auto exec = CheckExec(options, scratch.path(), provider.ok(), reporter);
   if (exec.ok()) return StrCat("can run with ", *exec);

@@ -14,6 +14,8 @@ class VitisaiBackend : public Backend {
  public:
   std::string_view name() const override { return "vitisai"; }
   bool needs_network() const override { return true; }
+  // ml_vart takes one sample a call.
+  bool TakesManySamples(const BoardSpec& board) const override;
   // What is missing (library, provider, NPU, ml_vart, the way to the board) is in `absent`.
   absl::StatusOr<Probe> ProbeBoard(const BoardSpec& board) const override;
   // Creates a session with the provider in a process of its own; creating it is the compile. What

@@ -1,6 +1,7 @@
 #include "server/worker/steps/evaluate.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "common/accuracy/evaluation_json.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/job/performance_target.h"
 #include "common/quantize/reduced_precision.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/layer_errors.h"
@@ -105,7 +107,10 @@ void LogVerdict(const accuracy::Verdict& verdict, StepLog& log) {
   }
 }
 
-absl::Status CheckGoals(const gq::v1::JobSpec& spec) { return Targets(spec).status(); }
+absl::Status CheckGoals(const gq::v1::JobSpec& spec) {
+  GQ_RETURN_IF_ERROR(Targets(spec).status());
+  return job::CheckPerformanceTargets(spec);
+}
 
 gq::v1::Verdict VerdictOf(const accuracy::Verdict& verdict) {
   switch (verdict.result) {
@@ -164,9 +169,13 @@ absl::StatusOr<EvaluateResult> RunEvaluate(const JobInputs& inputs, const graph:
   } else if (!errors->empty()) {
     result.report["layer_errors"] = *errors;
     result.report["layer_error_samples"] = std::min(kLayerErrorSamples, data.samples->size());
-    log.Info("Evaluate", StrCat("largest error of a layer: ", errors->front().value("tensor", ""),
-                                " (", errors->front().value("op", ""), "), SNR ",
-                                errors->front()["snr_db"].dump(), " dB"));
+    const nlohmann::json& snr = errors->front()["snr_db"];
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", snr.is_number() ? snr.get<double>() : 0.0);
+    log.Info("Evaluate",
+             StrCat("largest error of a layer: ", errors->front().value("tensor", ""), " (",
+                    errors->front().value("op", ""), "), SNR ",
+                    snr.is_number() ? std::string(text) : snr.get<std::string>(), " dB"));
   }
   result.report["data"]["source"] = data.source;
   GQ_ASSIGN_OR_RETURN(result.report["data"]["digest"], data.samples->Digest());

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/graph/optimize.h"
+#include "common/graph/task_type.h"
 #include "common/runtime/constant_evaluator.h"
 #include "server/worker/steps/equivalence.h"
 #include "server/worker/steps/input_shapes.h"
@@ -87,16 +88,8 @@ graph::Analysis Refine(graph::Analysis analysis, const graph::Analysis& optimize
 
 }  // namespace
 
-std::optional<graph::TaskType> TaskFromName(std::string_view name) {
-  using enum graph::TaskType;
-  for (const auto task : {kClassification, kDetection, kSegmentation, kRegression}) {
-    if (graph::TaskTypeName(task) == name) return task;
-  }
-  return std::nullopt;
-}
-
 graph::TaskType TaskOf(const gq::v1::JobSpec& spec, graph::TaskType detected) {
-  return TaskFromName(spec.task()).value_or(detected);
+  return graph::TaskFromName(spec.task()).value_or(detected);
 }
 
 std::string DescribeModel(const graph::Analysis& analysis) {

@@ -37,7 +37,6 @@ absl::StatusOr<graph::Model> LoadStatic(const std::filesystem::path& path, const
 
 // Task type that the request names, else `detected`.
 graph::TaskType TaskOf(const gq::v1::JobSpec& spec, graph::TaskType detected);
-std::optional<graph::TaskType> TaskFromName(std::string_view name);
 
 // One sentence about the size and the state of a model, for the log.
 std::string DescribeModel(const graph::Analysis& analysis);

@@ -36,25 +36,6 @@ absl::StatusOr<std::vector<fs::path>> Existing(const std::vector<std::string>& p
   return found;
 }
 
-// Links FILES below `folder`, each as N/NAME.
-absl::StatusOr<std::vector<fs::path>> LinkByName(
-    const fs::path& folder, const std::vector<fs::path>& files,
-    const google::protobuf::RepeatedPtrField<gq::v1::FileRef>& references) {
-  std::vector<fs::path> links;
-  for (size_t i = 0; i < files.size(); ++i) {
-    const fs::path place = folder / std::to_string(i);
-    const fs::path link = place / references.Get(static_cast<int>(i)).name();
-    std::error_code error;
-    fs::create_directories(place, error);
-    if (!error) fs::create_symlink(files[i], link, error);
-    if (error) {
-      return MakeError(Reason::kFileUnwritable, StrCat(link.string(), ": ", error.message()));
-    }
-    links.push_back(link);
-  }
-  return links;
-}
-
 }  // namespace
 
 int JobInputs::Threads() const {
@@ -87,11 +68,8 @@ absl::StatusOr<JobInputs> InputsOfLease(const gq::v1::Lease& lease, const rpc::S
   inputs.model = files.model();
   inputs.reference = files.reference();
   inputs.labels = files.labels();
-  const fs::path names = files.work_dir() / "tmp" / "data";
-  GQ_ASSIGN_OR_RETURN(inputs.calibration, LinkByName(names / "calibration", files.calibration(),
-                                                     lease.spec().calibration_data()));
-  GQ_ASSIGN_OR_RETURN(inputs.evaluation, LinkByName(names / "evaluation", files.evaluation(),
-                                                    lease.spec().evaluation_data()));
+  GQ_ASSIGN_OR_RETURN(inputs.calibration, files.NamedCalibration());
+  GQ_ASSIGN_OR_RETURN(inputs.evaluation, files.NamedEvaluation());
   return inputs;
 }
 

@@ -45,6 +45,16 @@ TEST(PerformanceTargetTest, AGoalNeedsTheStepThatMeasuresIt) {
   EXPECT_TRUE(CheckPerformanceTargets(spec).ok());
   spec.set_stage(gq::v1::STAGE_QUANTIZE);
   EXPECT_EQ(base::GetReason(CheckPerformanceTargets(spec)), Reason::kTargetInvalid);
+  EXPECT_THAT(std::string(CheckPerformanceTargets(spec).message()),
+              HasSubstr("'offload>=98%' needs a compile"));
+  // What a model is like can be told of any.
+  spec.clear_target_performance();
+  spec.add_target_performance("model_size<1MB");
+  spec.add_target_performance("bf16_share<=30%");
+  EXPECT_TRUE(CheckPerformanceTargets(spec).ok());
+  spec.add_step("graph_optimize");
+  EXPECT_THAT(std::string(CheckPerformanceTargets(spec).message()),
+              HasSubstr("'model_size<1MB' needs a quantized model"));
 }
 
 TEST(PerformanceTargetTest, JudgesByTheReport) {
@@ -56,7 +66,7 @@ TEST(PerformanceTargetTest, JudgesByTheReport) {
   const std::vector<Json> parts = {
       Json::parse(R"({"sizes":{"quantized_bytes":900},"layers":[{"precision":"int8","macs":5},
                       {"precision":"bf16","macs":5},{"precision":"bf16","macs":0}]})"),
-      Json::parse(R"({"simulated":true,"partitions":{"npu":1,"cpu":2},
+      Json::parse(R"({"simulated":true,"backend":"sim","partitions":{"npu":1,"cpu":2},
                       "offload":{"gops_percent":99.0}})"),
       Json::parse(R"({"simulated":true,"latency_ms":{"p50":4.0},"throughput_per_second":250})")};
   const PerformanceFigures figures = FiguresOf(parts);
@@ -66,7 +76,10 @@ TEST(PerformanceTargetTest, JudgesByTheReport) {
   EXPECT_TRUE(run[0].simulated);
   EXPECT_EQ(DescribeResult(run[0]), "Goal latency_p50<5ms met (simulated, not on hardware): 4");
   EXPECT_FALSE(run[1].met);  // a single figure has no p99
-  EXPECT_EQ(DescribeResult(run[1]), "Goal latency_p99<5ms not met (simulated): not measured");
+  EXPECT_EQ(DescribeResult(run[1]),
+            "Goal latency_p99<5ms not judged: the board gives a single figure, which has no "
+            "percentiles");
+  EXPECT_FALSE(run[1].missed());
   const auto compiled = JudgePerformance(spec, MeasuredBy::kCompile, figures);
   ASSERT_EQ(compiled.size(), 2U);
   EXPECT_TRUE(compiled[0].met);
@@ -86,6 +99,45 @@ TEST(PerformanceTargetTest, TheLatencyOfACpuIsNotTheBoards) {
       FiguresOf({Json::parse(R"({"latency_ms":{"p50":1.0},"fell_back":"no compiled model"})")}));
   EXPECT_FALSE(results[0].met);
   EXPECT_FALSE(results[0].value);
+  EXPECT_TRUE(results[0].missed());
+}
+
+TEST(PerformanceTargetTest, WhatNobodyTellsIsNotJudged) {
+  gq::v1::JobSpec spec;
+  for (const char* text : {"latency_p50<5ms", "latency_p99<5ms", "throughput>=1", "offload>=98%"}) {
+    spec.add_target_performance(text);
+  }
+  base::NullReporter quiet;
+  Json run =
+      Json::parse(R"({"backend":"vitisai","latency_ms":{"mean":4.0},"throughput_per_second":250})");
+  EXPECT_TRUE(JudgeTargets(spec, {}, {MeasuredBy::kBoardRun}, quiet, run));
+  ASSERT_EQ(run["performance_targets"].size(), 3U);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(run["performance_targets"][i]["judged"], false);
+    EXPECT_EQ(run["performance_targets"][i]["reason"],
+              "the board's tool tells a mean and no percentiles");
+  }
+  EXPECT_EQ(run["performance_targets"][2]["met"], true);
+
+  Json plain = Json::parse(R"({"backend":"onnxruntime"})");
+  EXPECT_TRUE(JudgeTargets(spec, {}, {MeasuredBy::kCompile}, quiet, plain));
+  EXPECT_EQ(plain["performance_targets"][0]["reason"], "backend onnxruntime does not tell it");
+  Json skipped = Json::parse(R"({"backend":"sim","skipped":"no compiler"})");
+  EXPECT_TRUE(JudgeTargets(spec, {}, {MeasuredBy::kCompile}, quiet, skipped));
+  EXPECT_EQ(skipped["performance_targets"][0]["reason"], "Compile was left out: no compiler");
+  Json low = Json::parse(R"({"backend":"sim","offload":{"gops_percent":50}})");
+  EXPECT_FALSE(JudgeTargets(spec, {}, {MeasuredBy::kCompile}, quiet, low));
+}
+
+// What a search, or the board after it, put in the model's place counts.
+TEST(PerformanceTargetTest, TheModelThatWasChosenIsJudged) {
+  gq::v1::JobSpec spec;
+  spec.add_target_performance("model_size<1KB");
+  base::NullReporter quiet;
+  const Json before = Json::parse(R"({"sizes":{"quantized_bytes":5000}})");
+  Json search = Json::parse(R"({"result":{"graph_quantize":{"sizes":{"quantized_bytes":900}}}})");
+  EXPECT_TRUE(JudgeTargets(spec, {before}, {MeasuredBy::kQuantize}, quiet, search));
+  EXPECT_EQ(search["performance_targets"][0]["value"], 900);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ std::string ExampleReport() {
           "data_digest":"d1","random":false},"counts":{"quantized":{"Conv":3},"float":{"Sigmoid":1}},
           "sizes":{"float_bytes":935116,"quantized_bytes":264031,"ratio_file":3.5417},
           "warnings":["first warning"],
-          "layers":[{"node":"conv \u003cb\u003e","op":"Conv","precision":"int8","reason":"config","macs":300},
+          "layers":[{"node":"conv \u003cb\u003e","op":"Conv","precision":"int8","weight_bits":8,"activation_bits":16,
+                     "reason":"config","macs":300},
                     {"node":"act","op":"Sigmoid","precision":"float","reason":"cannot","macs":100}],
           "tensors":[{"name":"t","class":"weight","op":"Conv","scale":[0.5,0.25],"zero_point":[0,0],
                       "dtype":"int8"}],
@@ -110,6 +111,46 @@ TEST(MergeReport, LeavesOutWhatIsNestedTooDeeply) {
   EXPECT_EQ(NumberAt(report, {"graph_optimize", "b"}), 1);
 }
 
+// The model that a board chose in place of the search's best is the one that is told of.
+TEST(MergeReport, TheChoiceOfABoardTakesThePlaceOfTheSearchs) {
+  gq::v1::Job job = ExampleJob();
+  job.mutable_steps(3)->set_kind(gq::v1::STEP_KIND_BOARD_RUN);
+  const std::vector<StepPart> parts = {
+      {1, R"({"scheme":"vint8","layers":[]})"},
+      {2, R"({"verdict":{"result":"goal_met"}})"},
+      {3, R"({"winner":4,"result":{"graph_quantize":{"scheme":"mixed"}}})"}};
+  const Json report = ParseReport(MergeReport(job, parts));
+  EXPECT_EQ(TextAt(report, {"graph_quantize", "scheme"}), "mixed");
+  EXPECT_EQ(TextAt(report, {"board_run", "before", "graph_quantize", "scheme"}), "vint8");
+  EXPECT_EQ(NumberAt(report, {"board_run", "winner"}), 4);
+  EXPECT_FALSE(report["board_run"].contains("result"));
+}
+
+TEST(PerformanceGoals, AreShownAndCountForTheVerdict) {
+  const std::string met = R"({"job":{"state":"SUCCEEDED"},
+      "evaluate":{"verdict":{"result":"goal_met","default_goal":true,"reason":"PSNR 40 dB"}},
+      "compile":{"performance_targets":[
+        {"expression":"offload>=98%","judged":true,"met":false,"value":90,"simulated":true},
+        {"expression":"model_size<1MB","judged":true,"met":true,"value":5000}]},
+      "board_run":{"performance_targets":[
+        {"expression":"offload>=98%","judged":true,"met":true,"value":99,"simulated":true},
+        {"expression":"latency_p99<5ms","judged":false,"met":false,"reason":"a mean only"}]}})";
+  const std::string text = SummaryText(met);
+  EXPECT_THAT(text, HasSubstr("Verdict: goal met (default goal): PSNR 40 dB"));
+  EXPECT_THAT(text, HasSubstr("offload>=98%  met (simulated, not on hardware): 99"));
+  EXPECT_THAT(text, HasSubstr("model_size<1MB  met: 5000"));
+  EXPECT_THAT(text, HasSubstr("latency_p99<5ms  not judged: a mean only"));
+  EXPECT_THAT(text, Not(HasSubstr(": 90")));  // the last step to judge a goal counts
+  EXPECT_THAT(JUnitXml(met), HasSubstr("<skipped message=\"a mean only\"/>"));
+  EXPECT_THAT(JUnitXml(met), HasSubstr("failures=\"0\""));
+
+  Json missed = Json::parse(met);
+  missed["board_run"]["performance_targets"][0]["met"] = false;
+  EXPECT_THAT(SummaryText(missed.dump()),
+              HasSubstr("Verdict: goal not met: offload>=98% is missed"));
+  EXPECT_THAT(JUnitXml(missed.dump()), HasSubstr("failures=\"1\""));
+}
+
 TEST(SummaryText, SaysWhatAPersonWantsToKnow) {
   const std::string text = SummaryText(ExampleReport());
   EXPECT_THAT(text, HasSubstr("Verdict: goal not met: psnr is low"));
@@ -152,6 +193,7 @@ TEST(LayersText, GivesTheShareOfTheOperations) {
   const std::string text = LayersText(ExampleReport());
   EXPECT_THAT(text, HasSubstr("conv <b>"));
   EXPECT_THAT(text, HasSubstr("75.00"));
+  EXPECT_THAT(text, HasSubstr("int8       8/16  75.00"));
 }
 
 TEST(ReportHtml, IsSelfContainedAndEscaped) {

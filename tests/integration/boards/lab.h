@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,18 +18,10 @@
 #include "common/base/text.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/integration/gq_run.h"
+#include "tests/temporary_folder.h"
 
 namespace gq {
-
-inline std::string ReadAll(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-inline std::filesystem::path ProgramFolder() {
-  const char* folder = std::getenv("GQ_BIN_DIR");
-  return std::filesystem::absolute(folder == nullptr ? "." : folder);
-}
 
 // A child with its output in a file; killed at the end.
 class Process {
@@ -69,11 +60,7 @@ class Process {
 
 class LabTest : public testing::Test {
  protected:
-  LabTest() {
-    std::string folder = (std::filesystem::path(testing::TempDir()) / "gq_lab_XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
-    std::ofstream(folder_ / "net.onnxtxt") << kModel;
-  }
+  LabTest() { std::ofstream(folder_ / "net.onnxtxt") << kSmallNet; }
   ~LabTest() override {
     agents_.clear();
     server_.End(SIGKILL);
@@ -85,14 +72,22 @@ class LabTest : public testing::Test {
         }
       }
     }
-    std::filesystem::remove_all(folder_);
   }
 
-  void StartServer(int workers = 0) {
-    server_ = Process({Program("gq-server"), "--data", (folder_ / "data").string(), "--workers",
-                       std::to_string(workers), "--no-sim-boards", "--listen", "none",
-                       "--lease-ttl", "2", "--min-free", "0"},
-                      (folder_ / "server.log").string());
+  // `more` are further flags; the server listens on its socket alone unless they say otherwise.
+  void StartServer(int workers = 0, const std::vector<std::string>& more = {"--listen", "none"}) {
+    std::vector<std::string> words = {Program("gq-server"),
+                                      "--data",
+                                      (folder_ / "data").string(),
+                                      "--workers",
+                                      std::to_string(workers),
+                                      "--no-sim-boards",
+                                      "--lease-ttl",
+                                      "2",
+                                      "--min-free",
+                                      "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    server_ = Process(words, (folder_ / "server.log").string());
   }
   // An agent with one board of the same name.
   void StartAgent(const std::string& board, const std::string& device,
@@ -121,14 +116,20 @@ class LabTest : public testing::Test {
   }
 
   // Runs gq in the test's folder; returns its exit code. What it printed is in out_ and err_.
-  int Gq(const std::string& arguments) {
-    const std::string command = base::StrCat("cd ", folder_.string(), " && GQ_SERVER=", Address(),
-                                             " HOME=", folder_.string(), " ", Program("gq"), " ",
-                                             arguments, " > out 2> err");
-    const int status = std::system(command.c_str());
-    out_ = ReadAll(folder_ / "out");
-    err_ = ReadAll(folder_ / "err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  int Gq(const std::string& arguments, const std::string& environment = "") {
+    GqOutcome outcome =
+        RunGq(folder_,
+              base::StrCat("GQ_SERVER=", Address(), " HOME=", folder_.string(), " ", environment),
+              arguments);
+    out_ = std::move(outcome.out);
+    err_ = std::move(outcome.err);
+    return outcome.code;
+  }
+
+  // The report of the latest job; null when there is none.
+  nlohmann::json Report() {
+    EXPECT_EQ(Gq("report @last --json"), 0) << err_;
+    return nlohmann::json::parse(out_, nullptr, false);
   }
 
   // The board as `gq boards show --json` has it; an empty object when there is none.
@@ -154,19 +155,8 @@ class LabTest : public testing::Test {
   static std::string Program(const char* name) { return (ProgramFolder() / name).string(); }
   std::string Address() const { return "unix:" + (folder_ / "data/gq.sock").string(); }
 
-  // Multiplies what it gets, so that a zero is a wrong result.
-  static constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 17]>
-net (float[1,2,8,8] x) => (float[1,2,8,8] y)
-<float[2,2,1,1] w1 = {0.5, -0.25, 0.125, 0.75}, float[2] b1 = {0.1, -0.1},
- float[2,2,1,1] w2 = {1.0, 0.5, -0.5, 0.25}, float[2] b2 = {0.0, 0.2}>
-{
-  a = Conv(x, w1, b1)
-  r = Relu(a)
-  y = Conv(r, w2, b2)
-}
-)";
-
-  std::filesystem::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   Process server_;
   std::map<std::string, Process> agents_;
   std::string out_;

@@ -38,8 +38,7 @@ TEST_F(OffloadTest, TheQuantizationMayChangeForAFullOffload) {
   EXPECT_EQ(Run("--offload-goal full --yes"), 0) << out_ << err_;
   EXPECT_THAT(out_, HasSubstr("Quantizing again with conv2 as integers"));
   EXPECT_THAT(out_, HasSubstr("Round with quantize conv2 kept"));
-  ASSERT_EQ(Gq("report @last --json"), 0);
-  const json report = json::parse(out_, nullptr, false);
+  const json report = Report();
   EXPECT_EQ(report["compile"]["offload"]["gops_percent"], 100.0);
   EXPECT_EQ(report["compile"]["class"], "PURE_VINT8");
   ASSERT_EQ(Gq("ledger @last"), 0) << err_;
@@ -54,6 +53,22 @@ TEST_F(OffloadTest, WithoutIncludingItTheGoalIsMissed) {
 TEST_F(OffloadTest, TheBestGoalLeavesTheQuantizationAlone) {
   EXPECT_EQ(Run("--yes"), 0) << out_ << err_;
   EXPECT_THAT(out_, Not(HasSubstr("Quantizing again")));
+}
+
+// Size and precision need neither compiler nor board; what needs them is refused at submit.
+TEST_F(OffloadTest, GoalsOnTheModelAreJudgedWithoutACompile) {
+  StartServer(1);
+  ASSERT_TRUE(Eventually([&] { return Gq("jobs list") == 0; }));
+  const std::string run = "run --model net.onnxtxt --stage quantize --no-color ";
+  EXPECT_EQ(Gq(run + "--target-performance 'bf16_share<=10%'"), 0) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("bf16_share<=10%  met: 0"));
+  EXPECT_EQ(Gq(run + "--target-performance 'model_size<10B'"), 10) << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("Verdict: goal not met: model_size<10B is missed"));
+  EXPECT_EQ(Report()["job"]["verdict"], "GOAL_NOT_MET");
+  EXPECT_EQ(Gq(run + "--target-performance 'offload>=98%'"), 2) << out_ << err_;
+  EXPECT_THAT(err_, HasSubstr("performance goal 'offload>=98%' needs a compile (TARGET_INVALID)"));
+  EXPECT_EQ(Gq(run + "--target-performance 'latency_p50<5ms'"), 2) << out_ << err_;
+  EXPECT_THAT(err_, HasSubstr("needs a run on a board"));
 }
 
 }  // namespace
