@@ -246,7 +246,8 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
                                    : compile::WideBiasBits(spec.device());
   if (strategy.recover.bias_bits.empty()) std::erase(strategy.recover.passes, "wide-bias");
   // Ranges that were asked for, or that have no choice, stay.
-  if (spec.recover().empty() && (!spec.calibration_method().empty() || PowerOfTwo(config))) {
+  const bool no_choice = PowerOfTwo(config) && !config.recovery;
+  if (spec.recover().empty() && (!spec.calibration_method().empty() || no_choice)) {
     std::erase(strategy.recover.passes, "ranges");
   }
   if (!strategy.recover.passes.empty() || config.recovery) {

@@ -101,6 +101,74 @@ TEST_F(QuantizeVerbTest, WithoutEvaluationThereAreTwoSteps) {
   EXPECT_THAT(outcome.out, HasSubstr("[2/2] Graph Quantize"));
 }
 
+// A net whose weights under one scale leave something to recover, and what the saved configuration
+// makes of it.
+class SavedConfigTest : public QuantizeVerbTest, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    QuantizeVerbTest::SetUp();
+    if (IsSkipped()) return;
+    std::string first, second;
+    for (int i = 0; i < 8 * 2 * 9; ++i) {
+      first += (i == 0 ? "" : ", ") +
+               std::to_string(((i * 37 + 11) % 101 - 50) * (i / 18 % 4 == 0 ? 0.02 : 0.0011));
+    }
+    for (int i = 0; i < 8 * 3; ++i) {
+      second += (i == 0 ? "" : ", ") + std::to_string(((i * 29 + 5) % 53 - 26) * 0.013);
+    }
+    WriteModel("net.onnx",
+               "net (float[1,2,4,4] x) => (float[1,3,4,4] y) <float[8,2,3,3] w = {" + first +
+                   "}, float[8] b = {0.1, -0.2, 0.03, 0.4, 0, 0.01, -0.5, 0.2}, float[3,8,1,1] v "
+                   "= {" +
+                   second +
+                   "}, float[3] c = {0.5, -0.25, 0.01}> {\n"
+                   "a = Conv <pads = [1,1,1,1]> (x, w, b)\nr = Relu(a)\ny = Conv(r, v, c)\n}");
+    WriteSamples("many.npy", 24);
+  }
+
+  std::string Bytes(const std::vector<std::string>& flags, const std::string& output) {
+    std::vector<std::string> arguments = {"quantize", "--model",  "net.onnx", "--calibration-data",
+                                          "many.npy", "--output", output,     "--report",
+                                          "r.json"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+    report_ = json::parse(Text("r.json"), nullptr, false)["graph_quantize"];
+    return Text(output);
+  }
+
+  json report_;
+};
+
+TEST_P(SavedConfigTest, RepeatsTheModelByteForByte) {
+  for (const char* recover : {"none", "auto"}) {
+    const std::string first = Bytes({"--scheme", GetParam(), "--recover", recover}, "q.onnx");
+    const bool recovered = report_.contains("recovery");
+    EXPECT_EQ(recovered, std::string(recover) == "auto") << GetParam();
+    // One scale a tensor leaves this net something to recover.
+    if (recovered && std::string(GetParam()) == "vint8") {
+      int kept = 0;
+      for (const json& pass : report_["recovery"]["passes"]) kept += pass["kept"] == true ? 1 : 0;
+      EXPECT_GT(kept, 0) << report_["recovery"];
+    }
+    const std::string saved = report_["config"].dump();
+    Write("saved.json", saved);
+    const std::string second = Bytes({"--config", "saved.json"}, "again.onnx");
+    EXPECT_TRUE(first == second) << GetParam() << " " << recover;
+    EXPECT_EQ(report_["config"].dump(), saved);
+    EXPECT_EQ(report_.contains("recovery"), recovered);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, SavedConfigTest, testing::Values("vint8", "W8-A8", "W8-A16"),
+                         [](const auto& info) {
+                           std::string name;
+                           for (const char c : std::string(info.param)) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+                           }
+                           return name;
+                         });
+
 TEST_F(QuantizeVerbTest, SaysTheStrategyBeforeItIsApplied) {
   const Outcome outcome = Quantize({});
   const size_t strategy = outcome.out.find("[Strategy] scheme vint8 (default)");
