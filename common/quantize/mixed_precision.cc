@@ -65,6 +65,19 @@ std::vector<Depth> DepthsFromOutputs(const GraphIndex& index) {
 void PromoteNodes(std::span<const std::string> nodes, ElementType precision, MixedForm form,
                   QuantizeConfig* config) {
   if (nodes.empty()) return;
+  if (precision == onnx::TensorProto::INT8) {
+    config->overrides.push_back(
+        {.targets = {nodes.begin(), nodes.end()},
+         .layer = {.weight = TensorSpec{.granularity = Granularity::kChannel}}});
+    return;
+  }
+  if (precision == onnx::TensorProto::INT16) {
+    config->overrides.push_back(
+        {.targets = {nodes.begin(), nodes.end()},
+         .layer = {.input_tensors = Int16Spec(), .output_tensors = Int16Spec()}});
+    config->options.enable_dual_quant_node_pairs = true;
+    return;
+  }
   if (form == MixedForm::kFloat) {
     config->exclude.insert(config->exclude.end(), nodes.begin(), nodes.end());
     config->options.dedicated_qdq_pair = true;

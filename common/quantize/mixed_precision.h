@@ -13,8 +13,9 @@ namespace gq::quantize {
 
 // Leaves `nodes` in `precision` (BFLOAT16 or FLOAT16). kFloat: they are excluded, so the file holds
 // them in float32 and the compiler converts them (float_precision); standard Q/DQ. kCast: overrides
-// with Cast pairs at the borders, and the options that this form needs. Adds to what the
-// configuration has.
+// with Cast pairs at the borders, and the options that this form needs. INT16: activations of int16
+// beside weights as they are, INT8: weights of int8 where the scheme has int4 ones; both are
+// overrides in any form. Adds to what the configuration has.
 void PromoteNodes(std::span<const std::string> nodes, ElementType precision, MixedForm form,
                   QuantizeConfig* config);
 

@@ -99,6 +99,10 @@ absl::Status Observe(QuantizeContext& context, runtime::DataSet& data, bool allo
                         calibrate::Calibrate(context.float_model, requests, std::span(&method, 1),
                                              all ? data : first, options, context.reporter));
     for (const auto& [name, reason] : found.left_out) {
+      if (reason == calibrate::kWithoutElements) {
+        context.observed[name] = context.extremes[name] = {0, 0};  // any range will do
+        continue;
+      }
       context.Warn(base::StrCat("Tensor '", name, "' was not observed: ", reason));
     }
     if (table->MethodIndex(method) == 0 && table->methods.size() == 1) {
@@ -121,8 +125,12 @@ absl::Status KeepCrampedJoinsFloat(ContextPtr& context, runtime::DataSet& data,
   for (const auto& join : joins) {
     std::string reason = base::StrCat("stays float: one scale over the inputs of '", join.node,
                                       "' would leave '", join.input, "' fewer than 4 bits");
-    context->Warn(base::StrCat("'", join.node, "' and the ", join.kept_float.size() - 1,
-                               " nodes behind it: ", reason));
+    const size_t behind = join.kept_float.size() - 1;
+    const std::string others = behind == 0 ? ""
+                               : behind == 1
+                                   ? " and the node behind it"
+                                   : base::StrCat(" and the ", behind, " nodes behind it");
+    context->Warn(base::StrCat("'", join.node, "'", others, ": ", reason));
     for (const auto& node : join.kept_float) {
       targets.excluded.insert(node);
       targets.reasons.try_emplace(node, reason);

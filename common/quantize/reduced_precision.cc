@@ -372,4 +372,12 @@ absl::StatusOr<ReducedPrecision> ReducedPrecisionReference(const graph::Model& m
   return result;
 }
 
+absl::StatusOr<graph::Model> AsOnDevice(const graph::Model& model) {
+  const HiddenPrecision hidden = FindHiddenPrecision(model);
+  if (!hidden.any()) return model;
+  GQ_ASSIGN_OR_RETURN(ReducedPrecision reduced,
+                      ReducedPrecisionReference(model, hidden.float_tensors));
+  return std::move(reduced.model);
+}
+
 }  // namespace gq::quantize

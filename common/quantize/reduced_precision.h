@@ -59,6 +59,9 @@ struct ReducedPrecision {
 absl::StatusOr<ReducedPrecision> ReducedPrecisionReference(const graph::Model& model,
                                                            ElementType precision);
 
+// `model` itself, or its reference where the file alone would not show what the device computes.
+absl::StatusOr<graph::Model> AsOnDevice(const graph::Model& model);
+
 // "BF16" or "FP16".
 std::string_view PrecisionName(ElementType precision);
 

@@ -94,6 +94,47 @@ std::string PrecisionOf(const QuantizeContext& context, const onnx::NodeProto& n
   return "float32";
 }
 
+// Bits of a weight and of an activation that the node reads.
+struct Bits {
+  int weights = 32;
+  int activations = 32;
+};
+
+Bits BitsOf(const QuantizeContext& context, const onnx::NodeProto& node, bool stays_float) {
+  if (stays_float) {
+    const int bits = context.config.float_precision.empty() ? 32 : 16;
+    return {bits, bits};
+  }
+  Bits bits;
+  const bool dynamic = context.config.dynamic != DynamicForm::kNone;
+  if (dynamic) {
+    const bool blocks = context.config.dynamic == DynamicForm::kInt4Blocks &&
+                        !graph::IsOp(node, "Gather") && !context.placement.notes.contains(&node);
+    return {blocks ? 4 : 8, 8};
+  }
+  bool activation_seen = false, weight_seen = false;
+  for (const auto& tensor : node.input()) {
+    const auto* planned = context.FindTensor(tensor);
+    if (planned == nullptr || planned->params.empty()) continue;
+    const bool constant = context.index.IsInitializer(tensor);
+    bool& seen = constant ? weight_seen : activation_seen;
+    if (seen) continue;
+    seen = true;
+    (constant ? bits.weights : bits.activations) = graph::BitsPerElement(planned->params[0].type);
+  }
+  // What moves values about reads a tensor that its producer's pair has rounded.
+  if (!activation_seen) {
+    for (const auto& tensor : node.output()) {
+      const auto* planned = context.FindTensor(tensor);
+      if (planned == nullptr || planned->params.empty()) continue;
+      bits.activations = graph::BitsPerElement(planned->params[0].type);
+      break;
+    }
+  }
+  if (!weight_seen) bits.weights = bits.activations;
+  return bits;
+}
+
 struct Layers {
   json list = json::array();
   std::map<std::string, int> quantized;
@@ -113,10 +154,13 @@ Layers LayersOf(const QuantizeContext& context) {
     const bool stays_float = reason != reasons.end() || precision == "float32";
     if (stays_float) precision = "float32";
     ++(stays_float ? layers.kept_float : layers.quantized)[node.op_type()];
+    const Bits bits = BitsOf(context, node, stays_float);
     layers.list.push_back(
         {{"node", node.name()},
          {"op", node.op_type()},
          {"precision", precision},
+         {"weight_bits", bits.weights},
+         {"activation_bits", bits.activations},
          {"reason", reason != reasons.end()                   ? reason->second
                     : context.placement.notes.contains(&node) ? context.placement.notes.at(&node)
                     : context.targets.mixed_nodes.contains(node.name())
@@ -213,7 +257,7 @@ nlohmann::json MakeReport(QuantizeContext& context, const calibrate::Calibration
   report["compatibility"] = context.settings.quark ? "quark" : "default";
   report["path"] = PathName(context.settings.path);
   report["strategy"] = Strategy(context);
-  report["config_digest"] = ConfigDigest(context.config);
+  report["config_digest"] = context.config_digest;
   if (context.settings.needs_calibration && context.config.dynamic == DynamicForm::kNone) {
     report["calibration"] = {
         {"method", calibrate::MethodName(context.settings.calibration.method)},

@@ -188,10 +188,10 @@ std::string StepSection(const Json& report) {
 // Rows that are only of interest when one looks for them.
 std::string DetailSection(const Json& report) {
   std::string body;
-  Rows layers = {{"node", "operator", "precision", "reason"}};
+  Rows layers = {{"node", "operator", "precision", "bits", "reason"}};
   for (const Json& layer : ArrayAt(report, {"graph_quantize", "layers"})) {
     layers.push_back({TextAt(layer, {"node"}), TextAt(layer, {"op"}), TextAt(layer, {"precision"}),
-                      TextAt(layer, {"reason"})});
+                      BitsText(layer), TextAt(layer, {"reason"})});
   }
   if (layers.size() > 1) {
     body += Details(StrCat("Layers (", layers.size() - 1, ")"), TableHtml("Layers", layers));

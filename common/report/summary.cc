@@ -141,14 +141,14 @@ std::string SummaryMarkdown(std::string_view report_json) {
 
 std::string LayersText(std::string_view report_json) {
   const Json report = ParseReport(report_json);
-  Rows rows = {{"node", "operator", "precision", "operations %", "reason"}};
+  Rows rows = {{"node", "operator", "precision", "bits", "operations %", "reason"}};
   double total = 0;
   const Json& layers = ArrayAt(report, {"graph_quantize", "layers"});
   for (const Json& layer : layers) total += NumberAt(layer, {"macs"}).value_or(0);
   for (const Json& layer : layers) {
     const auto macs = NumberAt(layer, {"macs"});
     rows.push_back({TextAt(layer, {"node"}), TextAt(layer, {"op"}), TextAt(layer, {"precision"}),
-                    macs && total > 0 ? FormatNumber(100 * *macs / total) : "-",
+                    BitsText(layer), macs && total > 0 ? FormatNumber(100 * *macs / total) : "-",
                     TextAt(layer, {"reason"})});
   }
   if (rows.size() == 1) return "";

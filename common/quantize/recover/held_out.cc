@@ -43,12 +43,13 @@ int64_t Elements(const graph::GraphIndex& index, std::string_view tensor) {
 
 // Few numbers come out of few samples: what a candidate is worth would be chance. Blends of two
 // samples are further ones; the float model says what ought to come out of them.
-void AddBlends(const graph::GraphIndex& index, std::vector<Sample>* samples) {
+void AddBlends(const graph::GraphIndex& index, size_t beside, std::vector<Sample>* samples) {
   const size_t count = samples->size();
   int64_t fewest = kFewNumbers;
   for (const auto& output : index.graph().output()) {
     if (index.ElemType(output.name()) == onnx::TensorProto::FLOAT) {
-      fewest = std::min(fewest, Elements(index, output.name()) * static_cast<int64_t>(count));
+      fewest =
+          std::min(fewest, Elements(index, output.name()) * static_cast<int64_t>(count + beside));
     }
   }
   const bool floats = count > 1 && std::all_of(samples->begin(), samples->end(), [](const auto& s) {
@@ -112,7 +113,7 @@ absl::StatusOr<graph::Model> HeldOut::Exposing(const graph::Model& model,
 }
 
 absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
-                                        std::vector<Sample> samples, int threads) {
+                                        std::vector<Sample> samples, int threads, size_t beside) {
   HeldOut held_out;
   held_out.threads_ = threads;
   const graph::GraphIndex index(float_model.graph());
@@ -121,12 +122,12 @@ absl::StatusOr<HeldOut> HeldOut::Create(const graph::Model& float_model,
     Place place{.output = output.name()};
     const onnx::NodeProto* producer = index.Producer(output.name());
     if (producer != nullptr && graph::IsOp(*producer, "Softmax") &&
-        Rows(index, output.name()) * static_cast<int64_t>(samples.size()) < kFewRows) {
+        Rows(index, output.name()) * static_cast<int64_t>(samples.size() + beside) < kFewRows) {
       place.softmax = producer->name();
     }
     held_out.places_.push_back(std::move(place));
   }
-  AddBlends(index, &samples);
+  AddBlends(index, beside, &samples);
   GQ_ASSIGN_OR_RETURN(const graph::Model exposing, Exposing(float_model, held_out.places_));
   GQ_ASSIGN_OR_RETURN(const auto session, runtime::Session::Create(exposing, Options()));
   held_out.references_.resize(samples.size());

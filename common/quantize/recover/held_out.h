@@ -27,9 +27,11 @@ using OutputErrors = std::vector<OutputError>;
 class HeldOut {
  public:
   // Runs the float model over the samples and keeps its outputs. Where an output is so small that
-  // the samples give only a handful of numbers, blends of samples are measured as well.
+  // the samples (`beside` others that are judged with them) give only a handful of numbers, blends
+  // of samples are measured as well.
   static absl::StatusOr<HeldOut> Create(const graph::Model& float_model,
-                                        std::vector<Sample> samples, int threads = 1);
+                                        std::vector<Sample> samples, int threads = 1,
+                                        size_t beside = 0);
 
   absl::StatusOr<OutputErrors> Measure(const graph::Model& candidate) const;
 

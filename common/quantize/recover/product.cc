@@ -100,20 +100,26 @@ Tile<T> TileOfHost() {
   return PortableTile<T>;
 }
 
-// Strips of `width` values a step, the last one filled up with zeros. (outer, step) is at
+// Strips of kWidth values a step, the last one filled up with zeros. (outer, step) is at
 // data[outer * by_outer + step * by_step].
-template <typename T>
-void Pack(const T* data, Index by_outer, Index by_step, Index outer, Index steps, Index width,
+template <Index kWidth, typename T>
+void Pack(const T* data, Index by_outer, Index by_step, Index outer, Index steps,
           std::vector<T>* packed) {
-  const Index strips = (outer + width - 1) / width;
-  packed->resize(static_cast<size_t>(strips * width * steps));
+  const Index strips = (outer + kWidth - 1) / kWidth;
+  packed->resize(static_cast<size_t>(strips * kWidth * steps));
   T* to = packed->data();
   for (Index strip = 0; strip < strips; ++strip) {
-    const Index begin = strip * width, inside = std::min(width, outer - begin);
-    for (Index step = 0; step < steps; ++step, to += width) {
-      const T* from = data + begin * by_outer + step * by_step;
+    const Index begin = strip * kWidth, inside = std::min(kWidth, outer - begin);
+    const T* from = data + begin * by_outer;
+    if (inside == kWidth && by_outer == 1) {
+      for (Index step = 0; step < steps; ++step, to += kWidth, from += by_step) {
+        std::copy_n(from, kWidth, to);
+      }
+      continue;
+    }
+    for (Index step = 0; step < steps; ++step, to += kWidth, from += by_step) {
       for (Index i = 0; i < inside; ++i) to[i] = from[i * by_outer];
-      for (Index i = inside; i < width; ++i) to[i] = 0;
+      for (Index i = inside; i < kWidth; ++i) to[i] = 0;
     }
   }
 }
@@ -128,11 +134,11 @@ void AddProduct(Operand<T> a, Operand<T> b, Index rows, Index columns, Index dep
   T tile[kRows * kTile<T>];
   for (Index first = 0; first < depth; first += kDepth) {
     const Index steps = std::min(kDepth, depth - first);
-    Pack(a.data + first * a.column, a.row, a.column, rows, steps, kRows, &packed_a);
+    Pack<kRows>(a.data + first * a.column, a.row, a.column, rows, steps, &packed_a);
     for (Index part = 0; part < columns; part += kColumns) {
       const Index width = std::min(kColumns, columns - part);
-      Pack(b.data + first * b.row + part * b.column, b.column, b.row, width, steps, kTile<T>,
-           &packed_b);
+      Pack<kTile<T>>(b.data + first * b.row + part * b.column, b.column, b.row, width, steps,
+                     &packed_b);
       for (Index row = 0; row < rows; row += kRows) {
         const T* strip = packed_a.data() + row * steps;
         const Index high = std::min(kRows, rows - row);

@@ -28,9 +28,12 @@ absl::Status AddSamples(const OutputErrors& more, OutputErrors* errors) {
 absl::StatusOr<ProvingGround> ProvingGround::Create(const graph::Model& float_model,
                                                     std::vector<SampleFold> folds, int threads) {
   ProvingGround ground;
+  size_t all = 0;
+  for (const SampleFold& fold : folds) all += fold.held_out.size();
   for (SampleFold& fold : folds) {
+    const size_t beside = all - fold.held_out.size();
     GQ_ASSIGN_OR_RETURN(HeldOut held_out,
-                        HeldOut::Create(float_model, std::move(fold.held_out), threads));
+                        HeldOut::Create(float_model, std::move(fold.held_out), threads, beside));
     ground.folds_.emplace_back(std::move(fold.fit), std::move(held_out));
   }
   return ground;

@@ -8,6 +8,7 @@ namespace gq::quantize {
 namespace {
 
 constexpr size_t kLeastForTwo = 6;
+constexpr size_t kMostForTwo = 19;  // beyond, one fold holds out enough
 
 // Of eight samples those that one fold or the other holds out.
 constexpr bool kHeldOut[2][8] = {{false, true, false, false, true, false, true, false},
@@ -33,7 +34,7 @@ absl::StatusOr<std::vector<SampleFold>> ReadSamples(runtime::DataSet& data, int6
   }
   std::vector<SampleFold> folds = {Fold(samples, kHeldOut[0])};
   if (folds[0].held_out.empty()) folds[0].held_out = folds[0].fit;
-  if (samples.size() >= kLeastForTwo && samples.size() < kManySamples) {
+  if (samples.size() >= kLeastForTwo && samples.size() <= kMostForTwo) {
     folds.push_back(Fold(samples, kHeldOut[1]));
   }
   return folds;

@@ -14,7 +14,7 @@ struct SampleFold {
   std::vector<Sample> held_out;
 };
 
-// From this many samples on one fold is enough.
+// With this many samples or more none is spared for a fit to all of them.
 inline constexpr size_t kManySamples = 24;
 
 // At most `wanted` samples spread over the whole set, three of eight held out. A single one serves

@@ -17,7 +17,7 @@ double ToGrid(double value, int limit) {
   return std::clamp(std::nearbyint(value), -static_cast<double>(limit), static_cast<double>(limit));
 }
 
-constexpr Index kBlockRows = 32;
+constexpr Index kBlockRows = 64;
 
 Index NumberOfBlocks(Index rows) { return (rows + kBlockRows - 1) / kBlockRows; }
 
@@ -51,7 +51,7 @@ RowMatrix TimesMatrix(Operand<double> a, const RowMatrix& b, int threads) {
 
 // L with L L^T = the matrix, of which the lower triangle is read. Above its diagonal are zeros.
 RowMatrix CholeskyOf(RowMatrix matrix, int threads) {
-  constexpr Index kBlock = 96;
+  constexpr Index kBlock = 128;
   const Index size = matrix.rows();
   for (Index start = 0; start < size; start += kBlock) {
     const Index length = std::min(kBlock, size - start), rest = size - start - length;
@@ -74,7 +74,7 @@ RowMatrix CholeskyOf(RowMatrix matrix, int threads) {
 
 // Of a lower triangle with zeros above it.
 RowMatrix InverseOfLower(const RowMatrix& lower, int threads) {
-  constexpr Index kBlock = 96;
+  constexpr Index kBlock = 128;
   const Index size = lower.rows();
   RowMatrix inverse = RowMatrix::Zero(size, size);
   for (Index start = 0; start < size; start += kBlock) {

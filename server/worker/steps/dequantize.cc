@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/quantize/dequantize/dequantize.h"
+#include "common/quantize/reduced_precision.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
@@ -90,6 +91,18 @@ absl::StatusOr<graph::Model> LoadQuantized(const fs::path& path, StepLog& log) {
   return again;
 }
 
+std::string Signed(double value, const char* unit) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%+.2f %s", value, unit);
+  return text;
+}
+
+std::string Percent(double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.2f %%", value);
+  return text;
+}
+
 // Of two figures of the same output, in the order that decides: agreement of classes, then PSNR.
 struct Worst {
   double agreement = 100;
@@ -122,9 +135,21 @@ json Comparison(const accuracy::Evaluation& before, const accuracy::Evaluation& 
                  {"old", OutputJson(*same)},
                  {"new", OutputJson(output)},
                  {"psnr_delta_db", accuracy::JsonNumber(std::isnan(delta) ? 0 : delta)}};
-    log.Info("Requantize",
-             StrCat("output '", output.name, "': PSNR ", Decibel(same->figures.psnr_db), " -> ",
-                    Decibel(output.figures.psnr_db)));
+    std::string line = StrCat("output '", output.name, "': PSNR ", Decibel(same->figures.psnr_db),
+                              " -> ", Decibel(output.figures.psnr_db));
+    if (std::isfinite(delta)) base::StrAppend(&line, " (", Signed(delta, "dB"), ")");
+    if (output.classes && same->classes) {
+      const double change = output.classes->agreement - same->classes->agreement;
+      part["agreement_delta"] = change;
+      base::StrAppend(&line, ", top-1 agreement ", Percent(same->classes->agreement), " -> ",
+                      Percent(output.classes->agreement));
+      if (output.classes->labelled > 0 && same->classes->labelled > 0) {
+        part["top1_delta"] = output.classes->top1 - same->classes->top1;
+        base::StrAppend(&line, ", top-1 ", Percent(same->classes->top1), " -> ",
+                        Percent(output.classes->top1));
+      }
+    }
+    log.Info("Requantize", line);
     outputs.push_back(std::move(part));
   }
   const Worst old_worst = WorstOf(before);
@@ -228,7 +253,8 @@ absl::StatusOr<EvaluateResult> RunRequantizedEvaluate(const JobInputs& inputs,
   GQ_ASSIGN_OR_RETURN(EvaluateResult result, RunEvaluate(inputs, reference, candidate, task, log));
   json part = {{"reference", inputs.reference ? "given" : "stripped"}};
   const auto before = [&]() -> absl::StatusOr<accuracy::Evaluation> {
-    GQ_ASSIGN_OR_RETURN(const graph::Model old, LoadStatic(*inputs.quantized, inputs, log, false));
+    GQ_ASSIGN_OR_RETURN(const graph::Model file, LoadStatic(*inputs.quantized, inputs, log, false));
+    GQ_ASSIGN_OR_RETURN(const graph::Model old, quantize::AsOnDevice(file));
     GQ_ASSIGN_OR_RETURN(const accuracy::EvaluateOptions options, EvaluateOptionsOf(inputs, task));
     base::NullReporter quiet;
     GQ_ASSIGN_OR_RETURN(const SampleData data, OpenEvaluationData(inputs, reference, quiet));

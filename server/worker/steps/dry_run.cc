@@ -20,6 +20,7 @@
 #include "server/worker/steps/sample_data.h"
 #include "server/worker/steps/stopwatch.h"
 #include "server/worker/steps/strategy.h"
+#include "server/worker/steps/transformer.h"
 
 namespace gq::worker {
 namespace {
@@ -100,9 +101,9 @@ absl::StatusOr<json> RunDryRun(const JobInputs& inputs, const GraphOptimizeResul
   Stopwatch watch;
   JobInputs int8 = inputs;
   if (int8.spec.scheme() == "bf16" || int8.spec.scheme() == "fp16") int8.spec.set_scheme("vint8");
-  GQ_ASSIGN_OR_RETURN(
-      const Strategy strategy,
-      ChooseStrategy(int8.spec, optimized.user_model, optimized.task, &optimized.float_model));
+  GQ_ASSIGN_OR_RETURN(Strategy strategy, ChooseStrategy(int8.spec, optimized.user_model,
+                                                        optimized.task, &optimized.float_model));
+  strategy.recover.threads = inputs.Threads();
   for (const std::string& sentence : strategy.sentences) log.Info("Strategy", sentence);
   GQ_ASSIGN_OR_RETURN(const SampleData calibration,
                       OpenCalibrationData(inputs, optimized.float_model, log));
@@ -110,6 +111,11 @@ absl::StatusOr<json> RunDryRun(const JobInputs& inputs, const GraphOptimizeResul
                       OpenEvaluationData(inputs, optimized.float_model, log));
   GQ_ASSIGN_OR_RETURN(const accuracy::EvaluateOptions options,
                       EvaluateOptionsOf(inputs, optimized.task));
+  if (strategy.judge_residuals) {
+    GQ_RETURN_IF_ERROR(KeepResidualStream(optimized.float_model, *calibration.samples,
+                                          inputs.spec.allow_nonfinite(), log, strategy));
+    log.Info("Strategy", strategy.sentences.back());
+  }
   watch.Lap("prepare");
 
   const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
@@ -130,9 +136,9 @@ absl::StatusOr<json> RunDryRun(const JobInputs& inputs, const GraphOptimizeResul
   GQ_ASSIGN_OR_RETURN(const Evaluation in_bf16,
                       accuracy::Evaluate(baseline, bf16.model, *evaluation.samples, options, log));
   watch.Lap("evaluate_bf16");
-  GQ_ASSIGN_OR_RETURN(
-      const Evaluation in_int8,
-      accuracy::Evaluate(baseline, quantized.model, *evaluation.samples, options, log));
+  GQ_ASSIGN_OR_RETURN(const graph::Model shown, quantize::AsOnDevice(quantized.model));
+  GQ_ASSIGN_OR_RETURN(const Evaluation in_int8,
+                      accuracy::Evaluate(baseline, shown, *evaluation.samples, options, log));
   watch.Lap("evaluate_vint8");
 
   LogRow("precision", "output", "PSNR dB", "pass %", "cosine", "top-1 %", log);

@@ -73,7 +73,8 @@ TEST(SamplesTest, ThreeOfEightAreHeldOutAndOfFewThreeOthersToo) {
 }
 
 TEST(SamplesTest, OneFoldWhereThereAreManyOrHardlyAny) {
-  EXPECT_EQ(FoldsOf(24)->size(), 1u);
+  EXPECT_EQ(FoldsOf(19)->size(), 2u);
+  EXPECT_EQ(FoldsOf(20)->size(), 1u);
   EXPECT_EQ((*FoldsOf(24))[0].held_out.size(), 9u);
   EXPECT_EQ(FoldsOf(5)->size(), 1u);
   const auto one = FoldsOf(1);
