@@ -1,6 +1,7 @@
 #include "server/worker/steps/explore.h"
 
 #include <cstdio>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "server/worker/steps/model_json.h"
 #include "server/worker/steps/sample_data.h"
 #include "server/worker/steps/strategy.h"
+#include "server/worker/steps/transformer.h"
 
 namespace gq::worker {
 namespace {
@@ -31,49 +33,83 @@ explore::StrategyKind StrategyOf(const gq::v1::JobSpec& spec) {
                                                   : explore::StrategyKind::kGreedy;
 }
 
-// What the device computes promoted layers in (engine.md 10).
+// What the device computes promoted layers in (engine.md 10): the next wider form that it has.
 absl::StatusOr<explore::Limits> LimitsOf(const gq::v1::JobSpec& spec) {
   GQ_ASSIGN_OR_RETURN(explore::Limits limits, explore::ParseLimits({spec.explore_limit().begin(),
                                                                     spec.explore_limit().end()}));
   for (const std::string& limit : spec.explore_limit()) {
     if (limit.starts_with("precision=")) return limits;
   }
-  if (spec.device().starts_with("xnnpack") || spec.device().starts_with("ethos-u")) {
+  const std::string scheme = spec.scheme().empty() ? DefaultScheme(spec.device()) : spec.scheme();
+  if (scheme == "W4-A8_dynamic") {
+    limits.precision = onnx::TensorProto::INT8;
+  } else if (spec.device().starts_with("ethos-u") && scheme == "W8-A8") {
+    limits.precision = onnx::TensorProto::INT16;
+  } else if (spec.device().starts_with("xnnpack") || spec.device().starts_with("ethos-u")) {
     limits.precision = onnx::TensorProto::FLOAT;
-    return limits;
+  } else {
+    GQ_ASSIGN_OR_RETURN(limits.precision, PrecisionOfLayers(spec));
   }
-  GQ_ASSIGN_OR_RETURN(limits.precision, PrecisionOfLayers(spec));
   return limits;
 }
 
-absl::Status RefuseScheme(const quantize::QuantizeConfig& config) {
+absl::Status RefuseScheme(const quantize::QuantizeConfig& config, const explore::Limits& limits,
+                          explore::StrategyKind kind) {
+  const auto refuse = [&](std::string_view why, std::string_view hint) {
+    return base::MakeError(base::Reason::kSchemeIllegal, StrCat("the scheme ", config.scheme, why),
+                           hint);
+  };
   const auto integer = [](quantize::ElementType type) {
     return type == onnx::TensorProto::INT8 || type == onnx::TensorProto::UINT8 ||
            type == onnx::TensorProto::INT16 || type == onnx::TensorProto::UINT16;
   };
-  if (config.dynamic == quantize::DynamicForm::kNone && integer(config.activation.type)) {
-    return absl::OkStatus();
+  if (!integer(config.activation.type)) {
+    return refuse(" has no layers with integers that could be promoted",
+                  "explore from vint8, xint8 or one of the W schemes");
   }
-  return base::MakeError(
-      base::Reason::kSchemeIllegal,
-      StrCat("the scheme ", config.scheme,
-             " has no layers with integers and fixed ranges that could be promoted"),
-      "explore from vint8, xint8, W8-A8 or W8-A16");
+  const bool dynamic = config.dynamic != quantize::DynamicForm::kNone;
+  if (dynamic && kind == explore::StrategyKind::kSensitivity) {
+    return refuse(" finds its ranges at run time, which the strategy sensitivity cannot measure",
+                  "use --explore-strategy greedy");
+  }
+  const bool blocks = config.dynamic == quantize::DynamicForm::kInt4Blocks;
+  if (limits.precision == onnx::TensorProto::INT8 && !blocks) {
+    return refuse(" has no int4 weights that could become int8",
+                  "--explore-limit precision=FP32, or the scheme W4-A8_dynamic");
+  }
+  const bool wide = config.activation.type == onnx::TensorProto::INT16 ||
+                    config.activation.type == onnx::TensorProto::UINT16;
+  if (limits.precision == onnx::TensorProto::INT16 && (dynamic || wide)) {
+    return refuse(" has no int8 activations with fixed ranges that could become int16",
+                  "--explore-limit precision=FP32, or the scheme W8-A8");
+  }
+  if (dynamic && limits.precision != onnx::TensorProto::FLOAT &&
+      limits.precision != onnx::TensorProto::INT8) {
+    return refuse(" finds its ranges at run time; beside it layers are in float32",
+                  "--explore-limit precision=FP32");
+  }
+  return absl::OkStatus();
 }
 
-// The precision of every node of the best model, and which row promoted it.
-void MarkPromoted(const explore::Exploration& e, std::string_view precision, json* quantize) {
-  const std::set<std::string> nodes(e.best.nodes.begin(), e.best.nodes.end());
+// The precision of every node of a candidate, and which row promoted it.
+void MarkPromoted(const explore::Candidate& candidate, int row, int32_t type, json* quantize) {
+  const std::set<std::string> nodes(candidate.nodes.begin(), candidate.nodes.end());
+  const int bits = graph::BitsPerElement(type);
   if (!quantize->contains("layers")) return;
   for (json& layer : (*quantize)["layers"]) {
     if (!nodes.contains(layer.value("node", ""))) continue;
-    layer["precision"] = precision;
-    layer["reason"] = StrCat("promotion ", e.best_row);
+    layer["precision"] = graph::DTypeName(type);
+    if (type != onnx::TensorProto::INT8) layer["activation_bits"] = bits;
+    if (type != onnx::TensorProto::INT16) layer["weight_bits"] = bits;
+    layer["reason"] = StrCat("promotion ", row);
   }
 }
 
-absl::Status WriteIterations(const explore::Exploration& e, const graph::Model& user_model,
-                             const fs::path& folder) {
+// Files of the Pareto set. `describe` gives the part of the report about one of its models, which a
+// board may choose in place of the best (docs/exploration.md).
+absl::Status WriteIterations(
+    const explore::Exploration& e, const graph::Model& user_model, const fs::path& folder,
+    const std::function<json(const explore::Candidate&, int row, const fs::path& file)>& describe) {
   if (folder.empty()) return absl::OkStatus();
   for (const explore::ParetoPoint& point : e.pareto) {
     char name[16];
@@ -90,6 +126,9 @@ absl::Status WriteIterations(const explore::Exploration& e, const graph::Model& 
         graph::SaveModel(point.candidate.model, model, LayoutFor(user_model, model)));
     GQ_RETURN_IF_ERROR(base::WriteFileAtomically(own / "quark_config.json",
                                                  quantize::WriteQuarkJson(point.candidate.config)));
+    const json parts = {{"graph_quantize", describe(point.candidate, point.number, model)}};
+    GQ_RETURN_IF_ERROR(base::WriteFileAtomically(
+        own / "report.json", parts.dump(2, ' ', false, json::error_handler_t::replace)));
   }
   return absl::OkStatus();
 }
@@ -121,11 +160,12 @@ absl::StatusOr<ExploreResult> RunExplore(const JobInputs& inputs,
                                          const ExploreStart& start, const ExploreFiles& files,
                                          const std::vector<explore::IterationRecord>& earlier,
                                          explore::Journal& journal, StepLog& log) {
-  GQ_ASSIGN_OR_RETURN(
-      const Strategy strategy,
-      ChooseStrategy(inputs.spec, optimized.user_model, optimized.task, &optimized.float_model));
-  GQ_RETURN_IF_ERROR(RefuseScheme(strategy.config));
+  GQ_ASSIGN_OR_RETURN(Strategy strategy, ChooseStrategy(inputs.spec, optimized.user_model,
+                                                        optimized.task, &optimized.float_model));
+  strategy.recover.threads = inputs.Threads();
   GQ_ASSIGN_OR_RETURN(const explore::Limits limits, LimitsOf(inputs.spec));
+  const explore::StrategyKind kind = StrategyOf(inputs.spec);
+  GQ_RETURN_IF_ERROR(RefuseScheme(strategy.config, limits, kind));
   GQ_ASSIGN_OR_RETURN(const quantize::MixedForm form, MixedFormOf(inputs.spec));
   base::NullReporter quiet;
   GQ_ASSIGN_OR_RETURN(const SampleData calibration,
@@ -134,12 +174,15 @@ absl::StatusOr<ExploreResult> RunExplore(const JobInputs& inputs,
                       OpenEvaluationData(inputs, optimized.float_model, log));
   GQ_ASSIGN_OR_RETURN(const accuracy::EvaluateOptions options,
                       EvaluateOptionsOf(inputs, optimized.task));
+  if (strategy.judge_residuals) {
+    GQ_RETURN_IF_ERROR(KeepResidualStream(optimized.float_model, *calibration.samples,
+                                          inputs.spec.allow_nonfinite(), log, strategy));
+  }
   const quantize::ModelOrigin origin = {&optimized.user_model.graph(), optimized.renamed_nodes};
   // Integers of a recovered model stand for a float model that the passes edited; they are repeated
   // to have it. The same inputs give the same model.
   quantize::RecoverySource source{optimized.float_model, strategy.config};
   graph::Model recovered = start.quantized;
-  const explore::StrategyKind kind = StrategyOf(inputs.spec);
   if (start.source != nullptr) {
     source = *start.source;
   } else if (kind == explore::StrategyKind::kSensitivity && !strategy.recover.passes.empty() &&
@@ -180,25 +223,26 @@ absl::StatusOr<ExploreResult> RunExplore(const JobInputs& inputs,
   ExploreResult result;
   GQ_RETURN_IF_ERROR(
       graph::SaveModel(e.best.model, files.model, LayoutFor(optimized.user_model, files.model)));
-  GQ_RETURN_IF_ERROR(WriteIterations(e, optimized.user_model, files.iterations));
+  // The part `graph_quantize` about a candidate.
+  const auto describe = [&](const explore::Candidate& candidate, int row, const fs::path& file) {
+    json quantized = candidate.report;
+    MarkPromoted(candidate, row, limits.precision, &quantized);
+    quantized["strategy"] = strategy.sentences;
+    quantized["engine"] = "native";
+    quantized["config"] = json::parse(quantize::WriteQuarkJson(candidate.config), nullptr, false);
+    const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
+    const int64_t quantized_bytes = FileBytes(file, candidate.model);
+    quantized["sizes"]["float_bytes"] = float_bytes;
+    quantized["sizes"]["quantized_bytes"] = quantized_bytes;
+    quantized["sizes"]["ratio_file"] =
+        static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes);
+    return quantized;
+  };
+  GQ_RETURN_IF_ERROR(WriteIterations(e, optimized.user_model, files.iterations, describe));
   result.config_json = quantize::WriteQuarkJson(e.best.config);
   result.report = explore::ExplorationJson(e, problem, kind);
 
-  json quantized = e.best.report;
-  MarkPromoted(e,
-               limits.precision == onnx::TensorProto::FLOAT16 ? "float16"
-               : limits.precision == onnx::TensorProto::FLOAT ? "float32"
-                                                              : "bfloat16",
-               &quantized);
-  quantized["strategy"] = strategy.sentences;
-  quantized["engine"] = "native";
-  quantized["config"] = json::parse(result.config_json, nullptr, false);
-  const int64_t float_bytes = FileBytes(inputs.model, optimized.user_model);
-  const int64_t quantized_bytes = FileBytes(files.model, e.best.model);
-  quantized["sizes"]["float_bytes"] = float_bytes;
-  quantized["sizes"]["quantized_bytes"] = quantized_bytes;
-  quantized["sizes"]["ratio_file"] =
-      static_cast<double>(float_bytes) / static_cast<double>(quantized_bytes);
+  json quantized = describe(e.best, e.best_row, files.model);
   json evaluated = start.evaluate_report;
   if (e.evaluation) {
     evaluated = accuracy::EvaluationJson(*e.evaluation);

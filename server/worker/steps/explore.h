@@ -29,8 +29,8 @@ struct ExploreStart {
 
 struct ExploreFiles {
   std::filesystem::path model;  // where the best model goes
-  // Where candidates go: NN/quark_config.json of every row, NN/model_quantized.onnx of those of the
-  // Pareto set. Empty: nowhere.
+  // Where candidates go: NN/quark_config.json of every row, NN/model_quantized.onnx and
+  // NN/report.json (its part `graph_quantize`) of those of the Pareto set. Empty: nowhere.
   std::filesystem::path iterations;
 };
 
