@@ -239,6 +239,8 @@ absl::StatusOr<Candidate> CandidateMaker::Quantize(const std::vector<std::string
   QuietReporter quiet(reporter_);
   Candidate candidate{.nodes = nodes, .config = problem_.config};
   Promote(nodes, &candidate.config);
+  // What repeats this candidate, not the one that the search starts from.
+  if (candidate.config.recovery) candidate.config.recovery = passes;
   quantize::QuantizeInputs inputs{.origin = problem_.origin,
                                   .table = table_.tensors.empty() ? nullptr : &table_,
                                   .allow_nonfinite = problem_.allow_nonfinite};
