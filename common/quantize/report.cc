@@ -120,7 +120,13 @@ Bits BitsOf(const QuantizeContext& context, const onnx::NodeProto& node, bool st
     bool& seen = constant ? weight_seen : activation_seen;
     if (seen) continue;
     seen = true;
-    (constant ? bits.weights : bits.activations) = graph::BitsPerElement(planned->params[0].type);
+    ElementType type = planned->params[0].type;
+    // Another layer's own type ends at the pair between the two.
+    if (!constant && context.settings.dual_pairs && context.targets.Override(tensor) != nullptr &&
+        !context.targets.mixed_nodes.contains(node.name())) {
+      type = context.settings.activation_type;
+    }
+    (constant ? bits.weights : bits.activations) = graph::BitsPerElement(type);
   }
   // What moves values about reads a tensor that its producer's pair has rounded.
   if (!activation_seen) {
