@@ -1,10 +1,7 @@
 // A whole job on real processes: `gq run --local` starts server, worker and simulated board.
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/integration/gq_run.h"
+#include "tests/temporary_folder.h"
 
 namespace gq {
 namespace {
@@ -21,54 +20,47 @@ using base::StrCat;
 using nlohmann::json;
 using testing::HasSubstr;
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::string Variable(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : value;
-}
-
-// Samples of shape 2 x 8 x 8, values in [-1, 1), as a .npy file of format 1.0.
-void WriteSamples(const fs::path& path, int samples) {
+// A .npy file of format 1.0; `values` follow the header as they are in memory.
+template <typename T>
+void WriteNpy(const fs::path& path, const std::string& type, const std::string& shape,
+              const std::vector<T>& values) {
   std::string header =
-      StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (", samples, ", 2, 8, 8), }");
+      StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
   constexpr size_t kPrefix = 10;
   while ((kPrefix + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
   std::ofstream file(path, std::ios::binary);
   file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() % 256)
        << static_cast<char>(header.size() / 256) << header;
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(T)));
+}
+
+// Samples of shape 2 x 8 x 8, values in [-1, 1).
+void WriteSamples(const fs::path& path, int samples) {
   uint32_t state = 1;
+  std::vector<float> values;
   for (int i = 0; i < samples * 128; ++i) {
     state = state * 1664525u + 1013904223u;
-    const float value = static_cast<float>(state >> 8) / (1 << 23) - 1;
-    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+    values.push_back(static_cast<float>(state >> 8) / (1 << 23) - 1);
   }
+  WriteNpy(path, "<f4", StrCat(samples, ", 2, 8, 8"), values);
 }
 
 class LocalRunTest : public testing::Test {
  protected:
   LocalRunTest() {
-    std::string folder = (fs::path(testing::TempDir()) / "local_run_XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
-    // Two convolutions; weights and data are small so that the job takes a second.
-    std::ofstream(folder_ / "net.onnxtxt") << kModel;
+    std::ofstream(folder_ / "net.onnxtxt") << kSmallNet;
     WriteSamples(folder_ / "d.npy", 4);
   }
-  ~LocalRunTest() override { fs::remove_all(folder_); }
 
   // Runs gq in the test's folder; returns its exit code.
   int Gq(const std::string& arguments) {
-    const std::string command = StrCat(
-        "cd ", folder_.string(), " && TMPDIR=", folder_.string(), " HOME=", folder_.string(), " ",
-        fs::absolute(Variable("GQ_BIN_DIR", ".")).string(), "/gq ", arguments, " > out 2> err");
-    const int status = std::system(command.c_str());
-    out_ = ReadAll(folder_ / "out");
-    err_ = ReadAll(folder_ / "err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    GqOutcome outcome =
+        RunGq(folder_, StrCat("TMPDIR=", folder_.string(), " HOME=", folder_.string()), arguments);
+    out_ = std::move(outcome.out);
+    err_ = std::move(outcome.err);
+    return outcome.code;
   }
 
   fs::path ResultFolder() {
@@ -76,18 +68,8 @@ class LocalRunTest : public testing::Test {
     return {};
   }
 
-  static constexpr char kModel[] = R"(<ir_version: 8, opset_import: ["" : 17]>
-net (float[1,2,8,8] x) => (float[1,2,8,8] y)
-<float[2,2,1,1] w1 = {0.5, -0.25, 0.125, 0.75}, float[2] b1 = {0.1, -0.1},
- float[2,2,1,1] w2 = {1.0, 0.5, -0.5, 0.25}, float[2] b2 = {0.0, 0.2}>
-{
-  a = Conv(x, w1, b1)
-  r = Relu(a)
-  y = Conv(r, w2, b2)
-}
-)";
-
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::string out_;
   std::string err_;
 };
@@ -116,6 +98,26 @@ TEST_F(LocalRunTest, QuantizesEvaluatesAndCompiles) {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("gq-local-")) << entry.path();
   }
+}
+
+// The net hands its input on; of six samples five have the label of their largest value.
+TEST_F(LocalRunTest, LabelsGiveTheTrueAccuracy) {
+  std::ofstream(folder_ / "classes.onnxtxt")
+      << "<ir_version: 8, opset_import: [\"\" : 17]>\n"
+         "net (float[1,3] x) => (float[1,3] y) <float[3,3] w = {1,0,0,0,1,0,0,0,1}> "
+         "{ y = MatMul(x, w) }";
+  std::vector<float> values;
+  for (int i = 0; i < 18; ++i) values.push_back(i % 3 == i / 3 % 3 ? 1.0f : -0.5f);
+  WriteNpy(folder_ / "c.npy", "<f4", "6, 3", values);
+  WriteNpy(folder_ / "labels.npy", "<i8", "6,", std::vector<int64_t>{0, 1, 2, 0, 1, 1});
+  ASSERT_EQ(Gq("run --local --model classes.onnxtxt --calibration-data c.npy --evaluation-data "
+               "c.npy --labels labels.npy --stage quantize --target-accuracy 'top1>=fp32-1%'"),
+            0)
+      << out_ << err_;
+  EXPECT_THAT(out_, HasSubstr("goal met: top1>=fp32-1% holds"));
+  const json report = json::parse(ReadAll(ResultFolder() / "report.json"), nullptr, false);
+  EXPECT_NEAR(report["evaluate"]["top1"].get<double>(), 500.0 / 6, 1e-9);
+  EXPECT_NEAR(report["evaluate"]["fp32_top1"].get<double>(), 500.0 / 6, 1e-9);
 }
 
 TEST_F(LocalRunTest, TheSavedConfigurationRepeatsTheModel) {
@@ -183,7 +185,7 @@ TEST_F(LocalRunTest, AQuantizedModelIsStrippedAndQuantizedAnew) {
 
 // Needs a server that outlives the first job.
 TEST_F(LocalRunTest, AJobStartsFromTheResultOfAnother) {
-  const std::string bin = fs::absolute(Variable("GQ_BIN_DIR", ".")).string();
+  const std::string bin = ProgramFolder().string();
   const std::string socket = (folder_ / "gq.sock").string();
   ASSERT_EQ(
       std::system(StrCat("cd ", folder_.string(), "; ", bin, "/gq-server --data data --socket ",
