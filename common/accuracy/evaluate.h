@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,9 +36,6 @@ struct EvaluateOptions {
   int parallel_samples = 1;
   // Numbers of the samples to compare on, ascending; empty: all.
   std::vector<int64_t> only;
-  // Where set, gives what the candidate makes of a sample, in the order of its outputs, instead of a
-  // run here: a board has computed it. Asked in ascending order; parallel_samples has to be 1.
-  std::function<absl::StatusOr<std::vector<runtime::Tensor>>(int64_t sample)> candidate_outputs;
 };
 
 // The reference's side of evaluations over one data set: its session, and its outputs for the
