@@ -9,6 +9,8 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/graph/task_type.h"
+#include "common/job/performance_target.h"
 #include "common/runtime/ort_library.h"
 #include "server/worker/steps/analyze.h"
 #include "server/worker/steps/dequantize.h"
@@ -63,7 +65,7 @@ json EarlierReport(const gq::v1::Lease& lease, const char* key) {
 graph::TaskType EarlierTask(const gq::v1::Lease& lease) {
   const json part = EarlierReport(lease, "analysis");
   const json analysis = part.value("analysis", json::object());
-  const auto detected = TaskFromName(analysis.value("task", ""));
+  const auto detected = graph::TaskFromName(analysis.value("task", ""));
   return TaskOf(lease.spec(), detected.value_or(graph::TaskType::kRegression));
 }
 
@@ -272,6 +274,21 @@ absl::StatusOr<StepResult> Dispatch(rpc::StepContext& context, const JobInputs& 
   }
 }
 
+// Goals on the model itself are judged by the step that compiles it, and here where none follows.
+void JudgeModelGoals(const gq::v1::Lease& lease, StepLog& log, StepResult& result) {
+  const bool last = lease.step_index() + 1 == lease.step_count();
+  if (!last || lease.spec().target_performance().empty()) return;
+  std::vector<nlohmann::ordered_json> earlier;
+  for (const std::string& text : lease.earlier_reports()) {
+    earlier.push_back(nlohmann::ordered_json::parse(text, nullptr, false));
+  }
+  auto own = nlohmann::ordered_json::parse(result.report_json(), nullptr, false);
+  if (!job::JudgeTargets(lease.spec(), earlier, {job::MeasuredBy::kQuantize}, log, own)) {
+    result.set_verdict(gq::v1::VERDICT_GOAL_NOT_MET);
+  }
+  result.set_report_json(own.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
 // The user knows the files by the names they were given, not by their places in WORKDIR.
 std::string WithUserNames(std::string_view text, const fs::path& work_dir) {
   std::string result(text);
@@ -303,7 +320,10 @@ absl::StatusOr<StepResult> RunLease(rpc::StepContext& context) {
     *inputs = InputsAfterStrip(*std::move(inputs), *stripped);
   }
   absl::StatusOr<StepResult> result = Dispatch(context, *inputs, log);
-  if (result.ok()) return result;
+  if (result.ok()) {
+    JudgeModelGoals(context.lease, log, *result);
+    return result;
+  }
   const absl::Status& error = result.status();
   return MakeError(base::GetReason(error), WithUserNames(base::FromAbsl(error.message()), work_dir),
                    base::GetHint(error));
