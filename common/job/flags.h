@@ -10,10 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "CLI/App.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gq/v1/job_service.pb.h"
+
+// CLI11 is large; who builds command lines includes it.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace gq::job {
 

@@ -74,6 +74,17 @@ class GqAgentTest : public testing::Test {
     return state.results.empty() ? gq::v1::StepResult() : state.results[0];
   }
 
+  // Has the lease done by an agent with these flags; what the server then knows of it.
+  rpc::FakeAgentService::State Done(const gq::v1::Lease& lease,
+                                    std::vector<std::string> flags = {}) {
+    server_.agents.Add(lease);
+    Start(std::move(flags));
+    EXPECT_TRUE(server_.agents.WaitForResult(lease.lease_id()));
+    rpc::FakeAgentService::State state = server_.agents.Get(lease.lease_id());
+    if (state.results.empty()) state.results.emplace_back();
+    return state;
+  }
+
   gq::v1::Lease CompileLease(const std::string& id) {
     return CompileLease(id, MakeProbeModel().value());
   }

@@ -12,10 +12,7 @@ using testing::HasSubstr;
 using State = FakeAgentService::State;
 
 TEST_F(GqAgentTest, CompilesOnASimulatedBoardAndSaysSo) {
-  server_.agents.Add(CompileLease("a"));
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(CompileLease("a"));
   const gq::v1::StepResult result = state.results[0];
   ASSERT_EQ(result.state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
       << result.failure().message() << state.log;
@@ -46,9 +43,7 @@ TEST_F(GqAgentTest, CompilesOnASimulatedBoardAndSaysSo) {
 }
 
 TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
-  server_.agents.Add(CompileLease("a"));
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
+  Done(CompileLease("a"));
   server_.agents.CheckedBoard();
   const gq::v1::SynchronizeRequest request = server_.agents.last_request();
   EXPECT_THAT(request.capabilities(), ElementsAre("compile:onnxruntime", "compile:sim",
@@ -66,10 +61,7 @@ TEST_F(GqAgentTest, RegistersItsBoardsWithTheirHealth) {
 TEST_F(GqAgentTest, ADeviceWithoutACompilerLeavesTheStepOut) {
   gq::v1::Lease lease = CompileLease("a");
   lease.set_board("ethos-u-sim");
-  server_.agents.Add(lease);
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(lease);
   EXPECT_THAT(state.results[0].skip_reason(), HasSubstr("no compiler for ethos-u-sim"));
   EXPECT_THAT(state.log, HasSubstr("DONE Workflow Compile not run: "));
 }
@@ -77,10 +69,7 @@ TEST_F(GqAgentTest, ADeviceWithoutACompilerLeavesTheStepOut) {
 TEST_F(GqAgentTest, OnACpuBoardOnnxRuntimeOptimizesTheModel) {
   gq::v1::Lease lease = CompileLease("a");
   lease.set_board("xnnpack-cpu");
-  server_.agents.Add(lease);
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(lease);
   const gq::v1::StepResult result = state.results[0];
   ASSERT_EQ(result.state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
       << result.failure().message() << state.log;
@@ -100,10 +89,7 @@ TEST_F(GqAgentTest, OtherOptionsAreTriedWhenWorkStaysOnTheCpu) {
       "<ir_version: 8, opset_import: [\"\" : 17]> g (float[1,2] x) => (float[1,2] y)"
       "<float[2,2] w = {1, 2, 3, 4}> { a = MatMul(x, w) b = Relu(a) t = Hardmax(b) y = Relu(t) }");
   ASSERT_TRUE(parser.Parse(proto).IsOK());
-  server_.agents.Add(CompileLease("a", graph::Model::FromProto(std::move(proto)).value()));
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(CompileLease("a", graph::Model::FromProto(std::move(proto)).value()));
   ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
       << state.results[0].failure().message() << state.log;
   const auto report = nlohmann::json::parse(state.results[0].report_json());
@@ -117,10 +103,7 @@ TEST_F(GqAgentTest, OtherOptionsAreTriedWhenWorkStaysOnTheCpu) {
 TEST_F(GqAgentTest, RunsOnASimulatedBoardWithAStatedLatency) {
   gq::v1::Lease lease = CompileLease("a");
   lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
-  server_.agents.Add(lease);
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(lease);
   ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
       << state.results[0].failure().message() << state.log;
   const auto report = nlohmann::json::parse(state.results[0].report_json());
@@ -135,10 +118,7 @@ TEST_F(GqAgentTest, MeasuresOnACpuBoard) {
   gq::v1::Lease lease = CompileLease("a");
   lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
   lease.set_board("xnnpack-cpu");
-  server_.agents.Add(lease);
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const State state = server_.agents.Get("a");
+  const State state = Done(lease);
   ASSERT_EQ(state.results[0].state(), gq::v1::ATTEMPT_STATE_SUCCEEDED)
       << state.results[0].failure().message() << state.log;
   const auto report = nlohmann::json::parse(state.results[0].report_json());
@@ -150,44 +130,33 @@ TEST_F(GqAgentTest, MeasuresOnACpuBoard) {
 TEST_F(GqAgentTest, ABoardThatComputesWrongIsNoticed) {
   gq::v1::Lease lease = CompileLease("a");
   lease.set_kind(gq::v1::STEP_KIND_BOARD_RUN);
-  server_.agents.Add(lease);
-  Start({"--sim-fault", "wrong-output"});
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  EXPECT_EQ(server_.agents.Get("a").results[0].failure().reason(), "BOARD_FAILED");
+  EXPECT_EQ(Done(lease, {"--sim-fault", "wrong-output"}).results[0].failure().reason(),
+            "BOARD_FAILED");
 }
 
 TEST_F(GqAgentTest, ABadCompilerOptionFailsTheStepForTheUser) {
   gq::v1::Lease lease = CompileLease("a");
   lease.mutable_spec()->add_compiler_option("tp_size=7");
   lease.mutable_spec()->add_compiler_option("dp_size=7");
-  server_.agents.Add(lease);
-  Start();
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const gq::v1::StepResult result = server_.agents.Get("a").results[0];
+  const gq::v1::StepResult result = Done(lease).results[0];
   EXPECT_EQ(result.state(), gq::v1::ATTEMPT_STATE_FAILED);
   EXPECT_EQ(result.failure().reason(), "INVALID_FLAG");
   EXPECT_THAT(result.failure().message(), HasSubstr("196 columns"));
 }
 
 TEST_F(GqAgentTest, ErrorsInTheLogFailTheStepWhateverTheStatusSays) {
-  server_.agents.Add(CompileLease("a"));
-  Start({"--sim-fault", "error-lines"});
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  EXPECT_EQ(server_.agents.Get("a").results[0].failure().reason(), "COMPILE_FAILED");
+  EXPECT_EQ(Done(CompileLease("a"), {"--sim-fault", "error-lines"}).results[0].failure().reason(),
+            "COMPILE_FAILED");
 }
 
 TEST_F(GqAgentTest, AFallbackInSilenceIsNoticed) {
-  server_.agents.Add(CompileLease("a"));
-  Start({"--sim-fault", "silent-fallback"});
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  EXPECT_THAT(server_.agents.Get("a").results[0].failure().message(), HasSubstr("no probe.rai"));
+  EXPECT_THAT(
+      Done(CompileLease("a"), {"--sim-fault", "silent-fallback"}).results[0].failure().message(),
+      HasSubstr("no probe.rai"));
 }
 
 TEST_F(GqAgentTest, ACrashIsALoss) {
-  server_.agents.Add(CompileLease("a"));
-  Start({"--sim-fault", "crash"});
-  ASSERT_TRUE(server_.agents.WaitForResult("a"));
-  const gq::v1::StepResult result = server_.agents.Get("a").results[0];
+  const gq::v1::StepResult result = Done(CompileLease("a"), {"--sim-fault", "crash"}).results[0];
   EXPECT_EQ(result.state(), gq::v1::ATTEMPT_STATE_LOST);
   EXPECT_THAT(result.failure().message(), HasSubstr("SIGKILL"));
 }

@@ -18,6 +18,7 @@
 #include "common/runtime/session.h"
 #include "server/worker/steps/graph_optimize.h"
 #include "server/worker/steps/graph_quantize.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::hard {
 namespace {
@@ -55,13 +56,6 @@ std::string NameOf(const testing::TestParamInfo<fs::path>& info) {
 
 class FormTest : public testing::TestWithParam<fs::path> {
  protected:
-  void SetUp() override {
-    std::string name = (fs::path(testing::TempDir()) / "form_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   absl::Status Quantize() {
     worker::JobInputs inputs;
     inputs.model = GetParam();
@@ -78,7 +72,8 @@ class FormTest : public testing::TestWithParam<fs::path> {
     return absl::OkStatus();
   }
 
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   worker::GraphOptimizeResult optimized_;
   worker::GraphQuantizeResult quantized_;
 };

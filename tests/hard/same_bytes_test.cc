@@ -10,6 +10,7 @@
 
 #include "common/runtime/npy.h"
 #include "tests/hard/program_run.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::hard {
 namespace {
@@ -26,9 +27,6 @@ class SameBytes : public testing::TestWithParam<const char*> {
   void SetUp() override {
     const char* bin = std::getenv("GQ_BIN_DIR");
     program_ = fs::absolute(fs::path(bin == nullptr ? "build/dev/bin" : bin) / "gq-worker");
-    std::string name = (fs::path(testing::TempDir()) / "same_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     if (!fs::exists(program_)) GTEST_SKIP() << program_ << " is not built";
     runtime::Tensor samples(onnx::TensorProto::FLOAT, {16, 3, 8, 8});
     uint32_t state = 1;
@@ -38,7 +36,6 @@ class SameBytes : public testing::TestWithParam<const char*> {
     }
     ASSERT_TRUE(runtime::WriteNpy(folder_ / "x.npy", samples).ok());
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::string Quantized(const std::string& output, const std::string& threads) const {
     const fs::path model = fs::absolute("tests/hard/forms/op_pool_global_lp.onnxtxt");
@@ -51,7 +48,8 @@ class SameBytes : public testing::TestWithParam<const char*> {
   }
 
   fs::path program_;
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_P(SameBytes, TwiceAndOnAnyThreads) {

@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/hard/case_judge.h"
 #include "tests/hard/program_run.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::hard {
 namespace {
@@ -72,13 +73,7 @@ class SharedCases : public testing::TestWithParam<RunName> {
   void SetUp() override {
     if (GetParam().number == kNone) GTEST_SKIP() << kCases << " is not there";
     program_ = fs::absolute(fs::path(Variable("GQ_BIN_DIR", "build/dev/bin")) / "gq-worker");
-    std::string name = (fs::path(testing::TempDir()) / "hard_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     if (!fs::exists(program_)) GTEST_SKIP() << program_ << " is not built";
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
   }
 
   // What a user would type for this run.
@@ -108,7 +103,8 @@ class SharedCases : public testing::TestWithParam<RunName> {
   fs::path Output() const { return folder_ / "out.onnx"; }
 
   fs::path program_;
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_P(SharedCases, PassTheirJudge) {

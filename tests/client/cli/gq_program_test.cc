@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/client/cli/scripted_server.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::cli {
 namespace {
@@ -57,8 +58,6 @@ std::string ReadAll(const fs::path& path) {
 class GqProgramTest : public testing::Test {
  protected:
   GqProgramTest() {
-    std::string folder = (fs::path(testing::TempDir()) / "gq_program_XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
     server_ = std::make_unique<ScriptedServer>((folder_ / "s").string());
     server_->log = kLog;
     gq::v1::Step& step = *server_->final_job.add_steps();
@@ -67,10 +66,6 @@ class GqProgramTest : public testing::Test {
     // ModelProto with ir_version 8 and an empty graph.
     std::ofstream(folder_ / "m.onnx") << std::string("\x08\x08\x3a\x00", 4);
     std::ofstream(folder_ / "d.npy") << "data";
-  }
-  ~GqProgramTest() override {
-    server_.reset();
-    fs::remove_all(folder_);
   }
 
   // Starts gq with `arguments` and its output in files.
@@ -116,7 +111,8 @@ class GqProgramTest : public testing::Test {
     return events;
   }
 
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::unique_ptr<ScriptedServer> server_;
 };
 

@@ -1,12 +1,12 @@
 #include "common/calibrate/calibration_cache.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "common/base/status.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::calibrate {
 namespace {
@@ -14,8 +14,6 @@ namespace {
 class CalibrationCacheTest : public testing::Test {
  protected:
   CalibrationCacheTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "gq_test_XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) folder_ = name;
     table_.methods = {MethodSpec::Default(Method::kMinMse),
                       MethodSpec::Default(Method::kLayerwisePercentile)};
     table_.tensors["/conv/a:0"] = {.min = -0.1f,
@@ -29,12 +27,9 @@ class CalibrationCacheTest : public testing::Test {
     table_.skipped = {1, 4};
     table_.data_digest = "abc";
   }
-  ~CalibrationCacheTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
 
-  std::filesystem::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   CalibrationTable table_;
 };
 

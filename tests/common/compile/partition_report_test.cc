@@ -1,15 +1,14 @@
 #include "common/compile/partition_report.h"
 
-#include "common/compile/compile_report.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <nlohmann/json.hpp>
 
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/compile/compile_report.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::compile {
 namespace {
@@ -30,19 +29,14 @@ constexpr char kSummary[] =
 
 class PartitionReportTest : public testing::Test {
  protected:
-  PartitionReportTest() {
-    std::string name = (fs::temp_directory_path() / "gq-test-XXXXXX").string();
-    cache_ = ::mkdtemp(name.data());
-  }
-  ~PartitionReportTest() override { fs::remove_all(cache_); }
-
   void Write(const std::string& path, const std::string& content) {
     EXPECT_TRUE(base::MakeFolder((cache_ / path).parent_path()).ok());
     EXPECT_TRUE(base::WriteFileAtomically(cache_ / path, content).ok());
   }
   CompileOutput Read() { return ReadCompileOutput(FindCompileFolder(cache_, "m").value(), "m"); }
 
-  fs::path cache_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path cache_ = temporary_.path();
 };
 
 TEST_F(PartitionReportTest, FindsTheFilesWhereverTheToolPutThem) {

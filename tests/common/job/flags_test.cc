@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/job/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::job {
 namespace {
@@ -180,11 +182,10 @@ TEST(Config, IsAPresetOrAFile) {
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->spec.config_name(), "full_vint8");
 
-  const std::filesystem::path path =
-      std::filesystem::path(testing::TempDir()) / "flags_test_config.json";
+  const tests::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "flags_test_config.json";
   std::ofstream(path) << "{\"a\": 1}";
   request = Parse({"--model", "m.onnx", "--config", path.string()});
-  std::filesystem::remove(path);
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->spec.config_json(), "{\"a\": 1}");
   EXPECT_EQ(request->spec.config_file_name(), "flags_test_config.json");

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <string>
@@ -14,7 +15,7 @@
 #include "google/rpc/status.pb.h"
 #include "gq/v1/agent_service.pb.h"
 #include "nlohmann/json.hpp"
-#include "tests/server/worker/worker_process.h"
+#include "tests/server/worker/step_process.h"
 
 namespace gq::worker {
 namespace {
@@ -24,7 +25,7 @@ using gq::v1::Iteration;
 using nlohmann::json;
 using testing::HasSubstr;
 
-class ExploreTest : public WorkerTest {
+class ExploreTest : public StepProcessTest {
  protected:
   void SetUp() override {
     WorkerTest::SetUp();
@@ -38,6 +39,7 @@ class ExploreTest : public WorkerTest {
     spec_.set_rtol(1e-7);
     spec_.set_recover("none");
     spec_.set_explore(true);
+    step_index_ = 3;
   }
 
   // `layers` convolutions of two channels with a Relu each.
@@ -55,49 +57,13 @@ class ExploreTest : public WorkerTest {
                "g (float[1,2,4,4] x) => (float[1,2,4,4] y) <" + constants + "> { " + body + "}");
   }
 
-  // The work folder of a step, with the results of the steps before.
-  void Prepare(const std::string& work, gq::v1::StepKind kind,
-               const std::vector<Iteration>& earlier = {}) {
-    for (const char* folder : {"in/model", "in/calibration", "tmp", "out", "in/artifacts"}) {
-      fs::create_directories(Path(work) / folder);
-    }
-    fs::copy_file(Path("m.onnx"), Path(work) / "in/model/m.onnx");
-    fs::copy_file(Path("x.npy"), Path(work) / "in/calibration/0_x.npy");
-    gq::v1::Lease lease;
-    lease.set_lease_id("lease");
-    lease.set_kind(kind);
-    lease.set_title("Some Step");
-    lease.set_step_index(3);
-    *lease.mutable_spec() = spec_;
-    for (const std::string& report : reports_) lease.add_earlier_reports(report);
-    for (const auto& [path, file] : artifacts_) {
-      lease.add_inputs()->set_path(path);
-      fs::copy_file(file, Path(work) / "in/artifacts" / path);
-    }
-    for (const Iteration& iteration : earlier) *lease.add_iterations() = iteration;
-    Write(work + "/lease.pb", lease.SerializeAsString());
-  }
-
-  gq::v1::StepResult Result(const std::string& work) {
-    gq::v1::StepResult result;
-    EXPECT_TRUE(result.ParseFromString(Text(work + "/result.pb")));
-    return result;
-  }
-
   void RunBefore() {
     for (const auto& [kind, work] :
          std::map<gq::v1::StepKind, std::string>{{gq::v1::STEP_KIND_GRAPH_OPTIMIZE, "w1"},
                                                  {gq::v1::STEP_KIND_GRAPH_QUANTIZE, "w2"},
                                                  {gq::v1::STEP_KIND_EVALUATE, "w3"}}) {
-      Prepare(work, kind);
-      const Outcome outcome = Run({"step", work});
-      ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-      const gq::v1::StepResult result = Result(work);
+      const gq::v1::StepResult result = RunStep(kind, work);
       ASSERT_EQ(result.state(), gq::v1::ATTEMPT_STATE_SUCCEEDED) << result.DebugString();
-      reports_.push_back(result.report_json());
-      for (const auto& artifact : result.artifacts()) {
-        artifacts_.emplace_back(artifact.path(), Path(work) / "out" / artifact.path());
-      }
     }
   }
 
@@ -145,10 +111,6 @@ class ExploreTest : public WorkerTest {
     EXPECT_EQ(WIFSIGNALED(status), killed);
     return recorded;
   }
-
-  gq::v1::JobSpec spec_;
-  std::vector<std::string> reports_;
-  std::vector<std::pair<std::string, fs::path>> artifacts_;
 };
 
 TEST_F(ExploreTest, GoesOnAfterKillNine) {
@@ -181,6 +143,28 @@ TEST_F(ExploreTest, GoesOnAfterKillNine) {
     EXPECT_EQ(Text(name + "-again/out/model_quantized.onnx"),
               Text(name + "-whole/out/model_quantized.onnx"));
   }
+}
+
+// Explore is handed what recovery made of the float model and does not repeat the passes; without
+// these files it finds the same.
+TEST_F(ExploreTest, TheSearchTakesWhatRecoveryMade) {
+  WriteSamples("x.npy", 32);
+  spec_.clear_recover();
+  spec_.set_explore_strategy("sensitivity");
+  RunBefore();
+  const auto made_by_recovery = [](const auto& artifact) {
+    return artifact.first.find("_recovered.") != std::string::npos;
+  };
+  ASSERT_TRUE(std::any_of(artifacts_.begin(), artifacts_.end(), made_by_recovery));
+  Prepare("with", gq::v1::STEP_KIND_EXPLORE);
+  const std::vector<Iteration> with = RunRecorded("with");
+  ASSERT_EQ(Result("with").state(), gq::v1::ATTEMPT_STATE_SUCCEEDED);
+  std::erase_if(artifacts_, made_by_recovery);
+  Prepare("without", gq::v1::STEP_KIND_EXPLORE);
+  const std::vector<Iteration> without = RunRecorded("without");
+  ASSERT_EQ(with.size(), without.size());
+  for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].candidate(), without[i].candidate());
+  EXPECT_EQ(Text("with/out/model_quantized.onnx"), Text("without/out/model_quantized.onnx"));
 }
 
 TEST_F(ExploreTest, TheVerbReturnsTheBestModelWithExitCodeTen) {

@@ -1,12 +1,14 @@
 #include "server/worker/staged_output.h"
 
-#include <cstdlib>
+#include <sys/stat.h>
+
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "common/base/status.h"
 #include "gtest/gtest.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::worker {
 namespace {
@@ -15,13 +17,6 @@ namespace fs = std::filesystem;
 
 class StagedOutputTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "gq-staged.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static void Write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
   static std::string Read(const fs::path& path) {
     std::ifstream file(path);
@@ -31,8 +26,31 @@ class StagedOutputTest : public testing::Test {
     return static_cast<int>(std::distance(fs::directory_iterator(folder_), {}));
   }
 
-  fs::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
+
+TEST_F(StagedOutputTest, WhatIsNoFileIsNotReplaced) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder_ / "link");
+  for (const char* name : {"pipe", "link"}) {
+    const auto output = StagedOutput::Create(folder_ / name);
+    EXPECT_EQ(base::GetReason(output.status()), base::Reason::kFileUnwritable) << name;
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(StagedOutputTest, ALinkToAFileStays) {
+  Write(folder_ / "old.onnx", "old");
+  fs::create_symlink("old.onnx", folder_ / "q.onnx");
+  auto output = StagedOutput::Create(folder_ / "q.onnx");
+  ASSERT_TRUE(output.ok()) << output.status();
+  Write(output->path(), "new");
+  ASSERT_TRUE(output->Commit().ok());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "q.onnx"));
+  EXPECT_EQ(Read(folder_ / "old.onnx"), "new");
+}
 
 TEST_F(StagedOutputTest, FilesAppearWithTheCommit) {
   {

@@ -5,19 +5,18 @@
 #include "gmock/gmock.h"
 #include "gq/v1/agent_service.pb.h"
 #include "nlohmann/json.hpp"
-#include "tests/server/worker/worker_process.h"
+#include "tests/server/worker/step_process.h"
 
 namespace gq::worker {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-class StepTest : public WorkerTest {
+class StepTest : public StepProcessTest {
  protected:
   void SetUp() override {
     WorkerTest::SetUp();
@@ -29,45 +28,11 @@ class StepTest : public WorkerTest {
     spec_.add_target_accuracy("psnr>10");
   }
 
-  // Runs one step in a work folder of its own; files of earlier steps are handed on.
-  gq::v1::StepResult RunStep(gq::v1::StepKind kind, const std::string& work) {
-    for (const char* folder : {"in/model", "in/calibration", "tmp", "out", "in/artifacts"}) {
-      fs::create_directories(Path(work) / folder);
-    }
-    fs::copy_file(Path("m.onnx"), Path(work) / "in/model/m.onnx");
-    fs::copy_file(Path("x.npy"), Path(work) / "in/calibration/0_x.npy");
-    gq::v1::Lease lease;
-    lease.set_lease_id("lease");
-    lease.set_kind(kind);
-    lease.set_title("Some Step");
-    *lease.mutable_spec() = spec_;
-    for (const std::string& report : reports_) lease.add_earlier_reports(report);
-    for (const auto& [path, file] : artifacts_) {
-      lease.add_inputs()->set_path(path);
-      fs::copy_file(file, Path(work) / "in/artifacts" / path);
-    }
-    Write(work + "/lease.pb", lease.SerializeAsString());
-    outcome_ = Run({"step", work});
-    gq::v1::StepResult result;
-    EXPECT_EQ(outcome_.code, 0) << outcome_.out << outcome_.err;
-    EXPECT_TRUE(result.ParseFromString(Text(work + "/result.pb")));
-    for (const auto& artifact : result.artifacts()) {
-      artifacts_.emplace_back(artifact.path(), Path(work) / "out" / artifact.path());
-    }
-    if (!result.report_json().empty()) reports_.push_back(result.report_json());
-    return result;
-  }
-
   static std::vector<std::string> Paths(const gq::v1::StepResult& result) {
     std::vector<std::string> paths;
     for (const auto& artifact : result.artifacts()) paths.push_back(artifact.path());
     return paths;
   }
-
-  gq::v1::JobSpec spec_;
-  std::vector<std::pair<std::string, fs::path>> artifacts_;
-  std::vector<std::string> reports_;
-  Outcome outcome_;
 };
 
 TEST_F(StepTest, TheStepsOfAJobHandOnTheirResults) {

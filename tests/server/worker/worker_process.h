@@ -17,6 +17,7 @@
 #include "common/runtime/tensor.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
+#include "tests/temporary_folder.h"
 
 namespace gq::worker {
 
@@ -38,12 +39,8 @@ class WorkerTest : public testing::Test {
   void SetUp() override {
     const char* bin = std::getenv("GQ_BIN_DIR");
     program_ = std::filesystem::path(bin != nullptr ? bin : "build/dev/bin") / "gq-worker";
-    std::string name = (std::filesystem::temp_directory_path() / "gq-worker-test.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     if (!std::filesystem::exists(program_)) GTEST_SKIP() << program_ << " is not built";
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Runs with the folder as current folder.
   Outcome Run(const std::vector<std::string>& arguments) const {
@@ -144,7 +141,8 @@ class WorkerTest : public testing::Test {
   }
 
   std::filesystem::path program_;
-  std::filesystem::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 }  // namespace gq::worker

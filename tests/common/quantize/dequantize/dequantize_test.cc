@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 
 #include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/graph/graph_index.h"
@@ -30,6 +32,16 @@ graph::Model Stripped(const graph::Model& model, DequantizeReport* report = null
   EXPECT_TRUE(done.ok()) << done.status();
   if (done.ok() && report != nullptr) *report = *done;
   return copy;
+}
+
+// What is left of a model has these operators and computes the same up to `tolerance`.
+DequantizeReport ExpectStripped(const graph::Model& model,
+                                const std::vector<std::string>& operators, float tolerance) {
+  DequantizeReport report;
+  const graph::Model stripped = Stripped(model, &report);
+  EXPECT_THAT(OpTypes(stripped), testing::ElementsAreArray(operators));
+  graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), tolerance);
+  return report;
 }
 
 std::vector<float> Floats(const graph::Model& model, std::string_view name) {
@@ -178,11 +190,7 @@ TEST(Dequantize, ARangeThatStartsAtZeroBringsTheReluBack) {
       q = QuantizeLinear(c, s, z)
       y = DequantizeLinear(q, s, z)
     })");
-  DequantizeReport report;
-  const auto stripped = Stripped(model, &report);
-  EXPECT_THAT(OpTypes(stripped), ElementsAre("Conv", "Relu"));
-  EXPECT_EQ(report.clamps, 1);
-  graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 0.02f);
+  EXPECT_EQ(ExpectStripped(model, {"Conv", "Relu"}, 0.02f).clamps, 1);
 }
 
 TEST(Dequantize, ARangeThatEndsAtSixBringsTheReluSixBack) {
@@ -192,9 +200,7 @@ TEST(Dequantize, ARangeThatEndsAtSixBringsTheReluSixBack) {
       q = QuantizeLinear(c, s, z)
       y = DequantizeLinear(q, s, z)
     })");
-  const auto stripped = Stripped(model);
-  EXPECT_THAT(OpTypes(stripped), ElementsAre("Mul", "Clip"));
-  graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 0.02f);
+  ExpectStripped(model, {"Mul", "Clip"}, 0.02f);
 }
 
 TEST(Dequantize, NoReluWhereValuesAreNotNegativeAnyway) {
@@ -215,11 +221,7 @@ TEST(Dequantize, PairsWithOtherParametersBehindThanBeforeAreRescaled) {
       q = QuantizeLinear(x, s, z)
       y = DequantizeLinear(q, t, u)
     })");
-  DequantizeReport report;
-  const auto stripped = Stripped(model, &report);
-  EXPECT_THAT(OpTypes(stripped), ElementsAre("Mul", "Add"));
-  EXPECT_EQ(report.rescales, 1);
-  graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 0.02f);
+  EXPECT_EQ(ExpectStripped(model, {"Mul", "Add"}, 0.02f).rescales, 1);
 }
 
 TEST(Dequantize, IntegersThatAnOrdinaryOperatorReadsAreComputed) {
@@ -335,6 +337,133 @@ TEST(Dequantize, MatMulNBitsIsUnpacked) {
   graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 1e-4f);
 }
 
+// ONNX Runtime computes both: the packed operator and what it became.
+TEST(Dequantize, FloatsOfFourBitsAreUnpacked) {
+  for (const int type : {0, 1}) {
+    for (const int transposed : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << "type " << type << ", transposed " << transposed);
+      std::string codes;
+      for (int i = 0; i < 24; ++i) codes += (i == 0 ? "" : ", ") + std::to_string(i * 37 % 256);
+      // 48 values: K = 16, N = 3; the blocks of 32 do not end with the rows.
+      const auto model = TestModel(
+          transposed != 0 ? "g (float[2,16] x) => (float[2,3] y) <uint8[24] b = {" + codes +
+                                "}, float[2] a = {0.5, 3}> { y = com.microsoft.MatMulBnb4<K = 16, "
+                                "N = 3, block_size = 32, quant_type = " +
+                                std::to_string(type) + ">(x, b, a) }"
+                          : "g (float[2,3] x) => (float[2,16] y) <uint8[24] b = {" + codes +
+                                "}, float[2] a = {0.5, 3}> { y = com.microsoft.MatMulBnb4<K = 16, "
+                                "N = 3, block_size = 32, transB = 0, training_mode = 1, "
+                                "quant_type = " +
+                                std::to_string(type) + ">(x, b, a) }",
+          17, 8, ", \"com.microsoft\" : 1");
+      const auto stripped = Stripped(model);
+      EXPECT_THAT(OpTypes(stripped), ElementsAre("MatMul"));
+      ExpectAllFloat(stripped);
+      graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 1e-5f);
+    }
+  }
+}
+
+TEST(Dequantize, BlobsOfMatMulFpQ4AreUnpacked) {
+  struct Kind {
+    int number;
+    int block;
+    bool zero_point;
+  };
+  for (const Kind kind : {Kind{0, 32, false}, Kind{1, 32, true}}) {
+    SCOPED_TRACE(kind.number);
+    constexpr int kRows = 40, kColumns = 3;
+    const int blocks = (kRows + kind.block - 1) / kind.block;
+    std::vector<int> blob;
+    for (int i = 0; i < kColumns * blocks; ++i) {
+      const float scale = 0.25f * static_cast<float>(i + 1);
+      uint8_t bytes[sizeof scale];
+      std::memcpy(bytes, &scale, sizeof scale);
+      blob.insert(blob.end(), bytes, bytes + sizeof scale);
+      if (kind.zero_point) blob.push_back(3 + i);
+      for (int j = 0; j < kind.block / 2; ++j) blob.push_back((i * 31 + j * 53) % 256);
+    }
+    std::string values;
+    for (const int byte : blob) values += (values.empty() ? "" : ", ") + std::to_string(byte);
+    const auto model = TestModel(
+        "g (float[2,40] x) => (float[2,3] y) <uint8[" + std::to_string(blob.size()) + "] b = {" +
+            values + "}, int64[2] s = {40, 3}> { y = com.microsoft.MatMulFpQ4<blk_quant_type = " +
+            std::to_string(kind.number) + ">(x, b, s) }",
+        17, 8, ", \"com.microsoft\" : 1");
+    const auto stripped = Stripped(model);
+    EXPECT_THAT(OpTypes(stripped), ElementsAre("MatMul"));
+    ExpectAllFloat(stripped);
+    graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 1e-2f);
+  }
+}
+
+TEST(Dequantize, MixturesOfExpertsBecomeFloatOnes) {
+  constexpr int kExperts = 2, kHidden = 16, kInter = 16;
+  for (const int bits : {4, 8}) {
+    SCOPED_TRACE(bits);
+    const auto list = [](int count, auto value) {
+      std::string text;
+      for (int i = 0; i < count; ++i) {
+        text += (i == 0 ? "" : ", ") + std::to_string(value(i));
+      }
+      return text;
+    };
+    const int row = kHidden * bits / 8;
+    const std::string size = std::to_string(row);
+    const auto weights = [&](int seed) {
+      return list(kExperts * kInter * row, [&](int i) { return (i * 29 + seed) % 256; });
+    };
+    const auto scales = [](int i) { return 0.01 + 0.001 * (i % 7); };
+    const auto model = TestModel(
+        "g (float[3,16] x, float[3,2] r) => (float[3,16] y) <uint8[2,16," + size + "] w1 = {" +
+            weights(1) + "}, float[2,16] s1 = {" + list(32, scales) + "}, float[2,16] b1 = {" +
+            list(32, [](int i) { return 0.1 * (i % 5); }) + "}, uint8[2,16," + size + "] w2 = {" +
+            weights(7) + "}, float[2,16] s2 = {" + list(32, scales) +
+            "}> { y = com.microsoft.QMoE<k = 1, activation_type = \"relu\", "
+            "expert_weight_bits = " +
+            std::to_string(bits) + ">(x, r, w1, s1, b1, w2, s2) }",
+        17, 8, ", \"com.microsoft\" : 1");
+    const auto stripped = Stripped(model);
+    EXPECT_THAT(OpTypes(stripped), ElementsAre("MoE"));
+    ExpectAllFloat(stripped);
+    graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 1e-3f);
+  }
+}
+
+TEST(Dequantize, ChannelsThatAreLastComeFirst) {
+  const auto model = TestModel(R"(g (float[1,4,4,2] x) => (float[1,2,2,3] y)
+    <float xs = {0.04}, uint8 xz = {128}, uint8[3,2,1,1] w = {138, 108, 158, 168, 100, 140},
+     float ws = {0.1}, uint8 wz = {128}, float cs = {0.1}, uint8 cz = {120}> {
+      xq = QuantizeLinear(x, xs, xz)
+      cq = com.microsoft.QLinearConv<channels_last = 1>(xq, xs, xz, w, ws, wz, cs, cz)
+      pq = com.microsoft.NhwcMaxPool<kernel_shape = [2, 2], strides = [2, 2]>(cq)
+      y = DequantizeLinear(pq, cs, cz)
+    })",
+                               17, 8, ", \"com.microsoft\" : 1");
+  const auto stripped = Stripped(model);
+  EXPECT_THAT(OpTypes(stripped),
+              ElementsAre("Transpose", "Conv", "Transpose", "Transpose", "MaxPool", "Transpose"));
+  ExpectAllFloat(stripped);
+  graph::ExpectNear(graph::RunModel(stripped), graph::RunModel(model), 0.15f);
+}
+
+// What attributes promise is compared with the data before anything is made for it.
+TEST(Dequantize, ImpossibleSizesOfPackedWeightsAreRefused) {
+  for (const char* op :
+       {"MatMulNBits<K = 4611686018427387904, N = 4, bits = 4, block_size = 16>(x, b, a)",
+        "MatMulNBits<K = 268435456, N = 268435456, bits = 8, block_size = 268435456>(x, b, a)",
+        "MatMulBnb4<K = 4611686018427387904, N = 4, quant_type = 1, block_size = 16>(x, b, a)",
+        "MatMulBnb4<K = 268435456, N = 268435456, quant_type = 1, block_size = 1>(x, b, a)"}) {
+    SCOPED_TRACE(op);
+    auto model = TestModel(
+        std::string("g (float[1,16] x) => (float[1,4] y) <uint8[8] b = {1, 2, 3, 4, 5, 6, 7, 8}, "
+                    "float[1] a = {1}> { y = com.microsoft.") +
+            op + " }",
+        17, 8, ", \"com.microsoft\" : 1");
+    EXPECT_EQ(base::GetReason(Dequantize(&model).status()), base::Reason::kModelUnsupported);
+  }
+}
+
 TEST(Dequantize, ConstantsOfTheNpusArithmeticAreTakenOut) {
   const auto model = TestModel(R"(g (float[1,1,3,3] x) => (float[1,1,1,1] y)
     <float k = {0.984375}, float s = {0.03125}, int8 z = {0}> {
@@ -369,8 +498,9 @@ TEST(Dequantize, AnOperatorWithoutAFloatFormIsNamed) {
 TEST(Dequantize, OperatorsWithoutTheirInputsGiveAModelOrAnError) {
   for (const char* op :
        {"QLinearAdd", "QLinearConcat", "QGemm", "QAttention", "MatMulNBits", "DynamicQuantizeLSTM",
-        "QEmbedLayerNormalization", "GatherBlockQuantized", "MatMulIntegerToFloat",
-        "DynamicQuantizeMatMul", "QuantizeLinear", "DequantizeLinear", "QLinearWhere"}) {
+        "QEmbedLayerNormalization", "GatherBlockQuantized", "MatMulIntegerToFloat", "MatMulBnb4",
+        "MatMulFpQ4", "QMoE", "NhwcMaxPool", "DynamicQuantizeMatMul", "QuantizeLinear",
+        "DequantizeLinear", "QLinearWhere"}) {
     SCOPED_TRACE(op);
     for (const char* inputs : {"", "x", "x, x", "x, x, x, x"}) {
       auto model = TestModel("g (float[1,4] x) => (float[1,4] y) { y = com.microsoft." +
