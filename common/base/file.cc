@@ -79,6 +79,14 @@ absl::Status WriteAll(int fd, std::string_view bytes, std::string_view name) {
 
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content,
                                  bool durable) {
+  // The file takes the place of what is there: a device or a pipe would be lost.
+  std::error_code error;
+  const std::filesystem::file_status before = std::filesystem::status(path, error);
+  if (std::filesystem::exists(before) && !std::filesystem::is_regular_file(before) &&
+      !std::filesystem::is_directory(before)) {
+    return MakeError(Reason::kFileUnwritable, StrCat(path.string(), ": this is no regular file"),
+                     "Give the name of a file.");
+  }
   std::string temporary = StrCat(path.string(), ".XXXXXX");
   FileDescriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return WriteError(path.string(), errno);

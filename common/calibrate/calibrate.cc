@@ -161,7 +161,7 @@ absl::StatusOr<CalibrationTable> Calibration::MakeTable() {
   for (int64_t number = 0; number < observers_->size(); ++number) {
     const TensorObserver& observer = observers_->at(number);
     if (observer.empty()) {
-      table.left_out.emplace(observer.name(), "without elements");
+      table.left_out.emplace(observer.name(), kWithoutElements);
     } else {
       table.tensors.emplace(observer.name(), observer.Finish());
     }

@@ -21,6 +21,9 @@ struct TensorCalibration {
   std::vector<Range> ranges;  // by method, in the order of CalibrationTable::methods
 };
 
+// Why a tensor that has no elements is left out; whatever reads it may take any range.
+inline constexpr std::string_view kWithoutElements = "without elements";
+
 struct CalibrationTable {
   std::vector<MethodSpec> methods;
   std::map<std::string, TensorCalibration, std::less<>> tensors;

@@ -106,7 +106,7 @@ class TapInserter {
   std::string NewTensor(const std::string& tensor, std::string_view suffix) {
     std::string name = names_.Unique(base::StrCat(tensor, suffix));
     if (const auto shape = index_.StaticShape(tensor)) {
-      graph::SetValueInfo(name, onnx::TensorProto::FLOAT, *shape, result_.model.mutable_graph());
+      graph::AddValueInfo(name, onnx::TensorProto::FLOAT, *shape, result_.model.mutable_graph());
     }
     return name;
   }

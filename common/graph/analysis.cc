@@ -38,11 +38,22 @@ const NameSet& ComputeOps() {
 }
 
 const NameSet& QuantizedOps() {
-  static const NameSet ops = {
-      "QLinearConv",           "QLinearMatMul", "ConvInteger",          "MatMulInteger",
-      "DynamicQuantizeLinear", "QGemm",         "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
-      "DynamicQuantizeLSTM",   "QAttention",    "QOrderedMatMul",       "MatMulNBits",
-      "GatherBlockQuantized"};
+  static const NameSet ops = {"QLinearConv",
+                              "QLinearMatMul",
+                              "ConvInteger",
+                              "MatMulInteger",
+                              "DynamicQuantizeLinear",
+                              "QGemm",
+                              "MatMulIntegerToFloat",
+                              "DynamicQuantizeMatMul",
+                              "DynamicQuantizeLSTM",
+                              "QAttention",
+                              "MatMulNBits",
+                              "GatherBlockQuantized",
+                              "MatMulBnb4",
+                              "MatMulFpQ4",
+                              "QMoE",
+                              "QEmbedLayerNormalization"};
   return ops;
 }
 
@@ -86,7 +97,8 @@ bool HasQuantize(const onnx::GraphProto& graph, ModelState* state) {
     }
     if (IsQuantize(node) || IsDequantize(node)) {
       qdq = true;
-    } else if (QuantizedOps().contains(node.op_type()) || node.op_type().starts_with("QLinear")) {
+    } else if (QuantizedOps().contains(node.op_type()) || node.op_type().starts_with("QLinear") ||
+               node.op_type().starts_with("QOrdered")) {
       *state = ModelState::kQOperator;
     }
     ForEachSubgraph(node, [&](const auto& inner) {

@@ -85,7 +85,10 @@ class Folder {
       if ((!is_shape && !IsOp(node, "Size")) || index.IsGraphOutput(node.output(0))) continue;
       const auto shape = index.StaticShape(node.input(0));
       if (!shape.has_value()) continue;
-      const std::vector<int64_t> value = is_shape ? SlicedShape(node, *shape) : TotalSize(*shape);
+      const auto elements = ElementCount(*shape);
+      if (!elements.ok()) continue;
+      const std::vector<int64_t> value =
+          is_shape ? SlicedShape(node, *shape) : std::vector<int64_t>{*elements};
       std::vector<int64_t> dims;
       if (is_shape) dims.push_back(static_cast<int64_t>(value.size()));
       values.emplace_back(node.output(0), TensorView::Of<int64_t>(dims, value));
@@ -106,12 +109,6 @@ class Folder {
     const int64_t end = clamp(AttributeInt(node, "end", rank));
     if (start >= end) return {};
     return {shape.begin() + start, shape.begin() + end};
-  }
-
-  static std::vector<int64_t> TotalSize(const std::vector<int64_t>& shape) {
-    int64_t size = 1;
-    for (const int64_t dim : shape) size *= dim;
-    return {size};
   }
 
   // Bytes of a tensor by its inferred type and shape, -1 when they are not known.

@@ -1,6 +1,7 @@
 #include "common/graph/edits.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -73,6 +74,20 @@ void CollectUsed(const onnx::GraphProto& graph, std::unordered_set<std::string>*
   }
 }
 
+// `wanted` when it is free, else the first free of wanted_1, wanted_2, ... `next` remembers where
+// the search for this stem ended; names must not become free meanwhile.
+template <typename Taken>
+std::string FirstFree(std::string_view wanted, std::map<std::string, int, std::less<>>* next,
+                      Taken taken) {
+  std::string name(wanted);
+  if (!taken(name)) return name;
+  int& number = next->try_emplace(name, 1).first->second;
+  do {
+    name = base::StrCat(wanted, "_", number++);
+  } while (taken(name));
+  return name;
+}
+
 template <typename Item, typename Keep>
 int KeepOnly(google::protobuf::RepeatedPtrField<Item>* items, Keep keep) {
   int kept = 0;
@@ -84,6 +99,15 @@ int KeepOnly(google::protobuf::RepeatedPtrField<Item>* items, Keep keep) {
   const int removed = items->size() - kept;
   items->DeleteSubrange(kept, removed);
   return removed;
+}
+
+void SetTensorType(int32_t elem_type, const std::vector<int64_t>& dims,
+                   onnx::ValueInfoProto* info) {
+  info->clear_type();
+  auto* type = info->mutable_type()->mutable_tensor_type();
+  type->set_elem_type(elem_type);
+  type->mutable_shape();
+  for (const int64_t dim : dims) type->mutable_shape()->add_dim()->set_dim_value(dim);
 }
 
 int RemoveDeadNodesOnce(onnx::GraphProto* graph) {
@@ -117,25 +141,29 @@ int RemoveDeadNodesOnce(onnx::GraphProto* graph) {
 NameScope::NameScope(const onnx::GraphProto& graph) { CollectNames(graph, &tensors_, &nodes_); }
 
 std::string NameScope::Unique(std::string_view wanted) {
-  std::string name(wanted);
-  for (int i = 1; tensors_.contains(name) || nodes_.contains(name); ++i) {
-    name = base::StrCat(wanted, "_", i);
-  }
+  std::string name = FirstFree(wanted, &next_, [&](const std::string& candidate) {
+    return tensors_.contains(candidate) || nodes_.contains(candidate);
+  });
   tensors_.insert(name);
   nodes_.insert(name);
   return name;
 }
 
 std::string NameScope::UniqueNode(std::string_view wanted) {
-  std::string name(wanted);
-  for (int i = 1; nodes_.contains(name); ++i) name = base::StrCat(wanted, "_", i);
+  std::string name = FirstFree(wanted, &next_node_, [&](const std::string& candidate) {
+    return nodes_.contains(candidate);
+  });
   nodes_.insert(name);
   return name;
 }
 
 void NameScope::ReleaseNode(std::string_view name) {
   const auto it = nodes_.find(name);
-  if (it != nodes_.end()) nodes_.erase(it);
+  if (it == nodes_.end()) return;
+  nodes_.erase(it);
+  // A number below may be free now.
+  next_.clear();
+  next_node_.clear();
 }
 
 onnx::NodeProto MakeNode(std::string_view op_type, std::string_view name,
@@ -271,6 +299,7 @@ int MakeNodeNamesUnique(onnx::GraphProto* graph) {
   std::set<std::string, std::less<>> tensors;
   CollectNames(*graph, &tensors, &given);
   std::set<std::string, std::less<>> taken;
+  std::map<std::string, int, std::less<>> next;
   int changed = 0;
   const auto visit = [&](auto& self, onnx::GraphProto* current) -> void {
     for (auto& node : *current->mutable_node()) {
@@ -283,10 +312,9 @@ int MakeNodeNamesUnique(onnx::GraphProto* graph) {
         wanted =
             node.output_size() > 0 && !node.output(0).empty() ? node.output(0) : node.op_type();
       }
-      std::string name = wanted;
-      for (int i = 1; given.contains(name) || taken.contains(name); ++i) {
-        name = base::StrCat(wanted, "_", i);
-      }
+      const std::string name = FirstFree(wanted, &next, [&](const std::string& candidate) {
+        return given.contains(candidate) || taken.contains(candidate);
+      });
       taken.insert(name);
       node.set_name(name);
       ++changed;
@@ -295,6 +323,13 @@ int MakeNodeNamesUnique(onnx::GraphProto* graph) {
   };
   visit(visit, graph);
   return changed;
+}
+
+void AddValueInfo(std::string_view tensor, int32_t elem_type, const std::vector<int64_t>& dims,
+                  onnx::GraphProto* graph) {
+  onnx::ValueInfoProto* info = graph->add_value_info();
+  info->set_name(std::string(tensor));
+  SetTensorType(elem_type, dims, info);
 }
 
 void SetValueInfo(std::string_view tensor, int32_t elem_type, const std::vector<int64_t>& dims,
@@ -306,13 +341,8 @@ void SetValueInfo(std::string_view tensor, int32_t elem_type, const std::vector<
   }
   auto* infos = graph->mutable_value_info();
   const auto it = std::find_if(infos->begin(), infos->end(), named);
-  onnx::ValueInfoProto* info = it == infos->end() ? infos->Add() : &*it;
-  info->set_name(std::string(tensor));
-  info->clear_type();
-  auto* type = info->mutable_type()->mutable_tensor_type();
-  type->set_elem_type(elem_type);
-  type->mutable_shape();
-  for (const int64_t dim : dims) type->mutable_shape()->add_dim()->set_dim_value(dim);
+  if (it == infos->end()) return AddValueInfo(tensor, elem_type, dims, graph);
+  SetTensorType(elem_type, dims, &*it);
 }
 
 }  // namespace gq::graph

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -31,8 +32,13 @@ class NameScope {
   bool IsNode(std::string_view name) const { return nodes_.contains(name); }
 
  private:
+  // Numbers below these are taken, so that many names of one stem do not search from the start.
+  using NextNumbers = std::map<std::string, int, std::less<>>;
+
   std::set<std::string, std::less<>> tensors_;
   std::set<std::string, std::less<>> nodes_;
+  NextNumbers next_;
+  NextNumbers next_node_;
 };
 
 // Builds a node. An empty input name leaves that input out.
@@ -84,8 +90,12 @@ absl::Status SortTopologically(onnx::GraphProto* graph);
 int MakeNodeNamesUnique(onnx::GraphProto* graph);
 
 // Sets type and static shape of a tensor in value_info (added when missing; ignored for inputs and
-// outputs).
+// outputs). Looks through all of value_info.
 void SetValueInfo(std::string_view tensor, int32_t elem_type, const std::vector<int64_t>& dims,
+                  onnx::GraphProto* graph);
+
+// The same for a tensor that is known to be no input, no output and not in value_info.
+void AddValueInfo(std::string_view tensor, int32_t elem_type, const std::vector<int64_t>& dims,
                   onnx::GraphProto* graph);
 
 }  // namespace gq::graph

@@ -1,5 +1,6 @@
 #include "common/graph/graph_index.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace gq::graph {
@@ -72,10 +73,14 @@ GraphIndex::GraphIndex(const onnx::GraphProto& graph) : graph_(&graph) {
   for (int i = 0; i < graph.node_size(); ++i) {
     for (auto& name : CapturedNames(graph.node(i))) {
       captured_names_.push_back(std::make_unique<std::string>(std::move(name)));
-      auto& uses = uses_[*captured_names_.back()];
-      auto at = uses.begin();
-      while (at != uses.end() && at->node <= i) ++at;
-      uses.insert(at, {i, TensorUse::kCaptured});
+      uses_[*captured_names_.back()].push_back({i, TensorUse::kCaptured});
+    }
+  }
+  for (const auto& name : captured_names_) {
+    auto& uses = uses_[*name];
+    const auto earlier = [](const TensorUse& a, const TensorUse& b) { return a.node < b.node; };
+    if (!std::is_sorted(uses.begin(), uses.end(), earlier)) {
+      std::stable_sort(uses.begin(), uses.end(), earlier);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "common/graph/guarded_schemas.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <map>
 #include <memory>
@@ -123,12 +124,86 @@ const std::map<std::string, int, std::less<>>& WindowOps() {
   return ops;
 }
 
+// Indices of one operand of an Einsum or of its result.
+struct EinsumTerm {
+  std::string letters;
+  bool ellipsis = false;
+};
+
+EinsumTerm ReadTerm(std::string_view text) {
+  EinsumTerm term;
+  while (!text.empty()) {
+    if (text.starts_with("...") && !term.ellipsis) {
+      term.ellipsis = true;
+      text.remove_prefix(3);
+    } else if (std::isalpha(static_cast<unsigned char>(text[0])) != 0) {
+      term.letters += text[0];
+      text.remove_prefix(1);
+    } else {
+      fail_shape_inference("The equation has a part that is neither a letter nor an ellipsis");
+    }
+  }
+  return term;
+}
+
+// The library takes an equation that does not fit its operands at its word.
+void CheckEinsum(const onnx::InferenceContext& context) {
+  const auto* attribute = context.getAttribute("equation");
+  if (attribute == nullptr) return;
+  std::string equation = attribute->s();
+  std::erase(equation, ' ');
+  const size_t arrow = equation.find("->");
+  std::string_view operands = std::string_view(equation).substr(0, arrow);
+  std::string known;
+  bool ellipsis = false;
+  for (size_t input = 0; input < context.getNumInputs(); ++input) {
+    if (operands.data() == nullptr) fail_shape_inference("The equation has too few operands");
+    const size_t comma = operands.find(',');
+    const EinsumTerm term = ReadTerm(operands.substr(0, comma));
+    operands = comma == std::string_view::npos ? std::string_view() : operands.substr(comma + 1);
+    const int rank = Rank(context, input);
+    const int letters = static_cast<int>(term.letters.size());
+    if (rank >= 0 && (letters > rank || (letters < rank && !term.ellipsis))) {
+      fail_shape_inference("The equation has ", letters, " indices for an input of rank ", rank);
+    }
+    known += term.letters;
+    ellipsis |= term.ellipsis;
+  }
+  if (operands.data() != nullptr) fail_shape_inference("The equation has too many operands");
+  if (arrow == std::string::npos) return;
+  const EinsumTerm result = ReadTerm(std::string_view(equation).substr(arrow + 2));
+  if (result.ellipsis && !ellipsis) fail_shape_inference("Only the result has an ellipsis");
+  for (size_t i = 0; i < result.letters.size(); ++i) {
+    if (known.find(result.letters[i]) == std::string::npos ||
+        result.letters.find(result.letters[i]) != i) {
+      fail_shape_inference("The index ", result.letters[i],
+                           " of the result is in no operand, or twice in the result");
+    }
+  }
+}
+
 void Check(const onnx::InferenceContext& context, const onnx::OpSchema& schema) {
   CheckKinds(context, schema);
   CheckCounts(context);
   CheckAxis(context, schema.Name());
+  if (schema.Name() == "Einsum") CheckEinsum(context);
   const auto window = WindowOps().find(schema.Name());
   if (window != WindowOps().end()) CheckWindow(context, window->second);
+}
+
+// Values of shapes have as many elements as a tensor has dimensions.
+constexpr int64_t kMostShapeElements = 1024;
+
+// False for an input of one dimension that is too long for a shape: the library makes a message for
+// each of its elements.
+bool MayBeShapes(const onnx::DataPropagationContext& context) {
+  for (size_t i = 0; i < context.getNumInputs(); ++i) {
+    const auto* type = context.getInputType(i);
+    if (type == nullptr || !type->has_tensor_type()) continue;
+    const auto& shape = type->tensor_type().shape();
+    if (shape.dim_size() == 1 && shape.dim(0).dim_value() > kMostShapeElements) return false;
+  }
+  return true;
 }
 
 class Registry : public onnx::ISchemaRegistry {
@@ -148,6 +223,12 @@ class Registry : public onnx::ISchemaRegistry {
             Check(context, *schema);
             inference(context);
           });
+      if (schema->has_data_propagation_function()) {
+        guarded->PartialDataPropagationFunction([propagate = schema->GetDataPropagationFunction()](
+                                                    onnx::DataPropagationContext& context) {
+          if (MayBeShapes(context)) propagate(context);
+        });
+      }
     }
     return guarded.get();
   }

@@ -47,6 +47,8 @@ class Optimizer {
 
   absl::StatusOr<OptimizeReport> Run() {
     GQ_RETURN_IF_ERROR(CheckDisabled());
+    RemoveUnusedInitializers(model_.mutable_graph());
+    model_.CompactStore();
     GQ_RETURN_IF_ERROR(UnifyTypes());
     GQ_RETURN_IF_ERROR(RaiseOpset());
     GQ_ASSIGN_OR_RETURN(auto pinned, PinInputs(options_.input_shapes, &model_));

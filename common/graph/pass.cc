@@ -72,17 +72,26 @@ class Sweep {
     }
     ReplaceUses(std::move(readers), graph);
     std::unordered_map<std::string, std::string> renamed;
+    std::unordered_set<std::string> made;
+    if (std::any_of(replaced_.begin(), replaced_.end(),
+                    [&](const auto& pair) { return outputs.contains(pair.first); })) {
+      for (const auto& node : graph->node())
+        made.insert(node.output().begin(), node.output().end());
+    }
     for (const auto& [from, to] : replaced_) {
       if (!outputs.contains(from)) continue;
       const auto moved = renamed.find(to);
       const std::string source = moved == renamed.end() ? to : moved->second;
       ReplaceUses(from, source, graph);
-      if (GraphIndex(*graph).Producer(source) != nullptr && !outputs.contains(source)) {
+      if (made.contains(source) && !outputs.contains(source)) {
         RenameTensor(source, from, graph);
+        made.erase(source);
+        made.insert(from);
         renamed[source] = from;
       } else {
         NameScope names(*graph);
         *graph->add_node() = MakeNode("Identity", names.UniqueNode(from), {source}, {from});
+        made.insert(from);
       }
     }
   }

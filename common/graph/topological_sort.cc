@@ -18,7 +18,15 @@ namespace {
 using base::Reason;
 using base::StrCat;
 
-using Scope = std::unordered_set<std::string>;
+// What a graph and the graphs around it define.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::unordered_set<std::string> names;
+
+  bool Contains(const std::string& name) const {
+    return names.contains(name) || (outer != nullptr && outer->Contains(name));
+  }
+};
 
 std::vector<std::string> Needs(const onnx::NodeProto& node) {
   std::vector<std::string> needs;
@@ -35,13 +43,13 @@ absl::Status Missing(const onnx::NodeProto& node, const std::string& tensor) {
                                 "', which is no graph input, no initializer and no node's output"));
 }
 
-absl::Status Sort(onnx::GraphProto* graph, const Scope& outer);
+absl::Status Sort(onnx::GraphProto* graph, const Scope* outer);
 
 absl::Status SortSubgraphs(onnx::GraphProto* graph, const Scope& scope) {
   absl::Status status;
   for (auto& node : *graph->mutable_node()) {
     ForEachMutableSubgraph(&node, [&](auto* inner) {
-      if (status.ok()) status = Sort(inner, scope);
+      if (status.ok()) status = Sort(inner, &scope);
     });
   }
   return status;
@@ -57,10 +65,10 @@ absl::Status CycleError(const onnx::GraphProto& graph, const std::vector<int>& o
       StrCat("the graph has a cycle; on it or behind it: ", base::StrJoin(names, ", ")));
 }
 
-absl::Status Sort(onnx::GraphProto* graph, const Scope& outer) {
-  Scope scope = outer;
-  for (const auto& input : graph->input()) scope.insert(input.name());
-  for (const auto& initializer : graph->initializer()) scope.insert(initializer.name());
+absl::Status Sort(onnx::GraphProto* graph, const Scope* outer) {
+  Scope scope{outer, {}};
+  for (const auto& input : graph->input()) scope.names.insert(input.name());
+  for (const auto& initializer : graph->initializer()) scope.names.insert(initializer.name());
   std::unordered_map<std::string, int> producer;
   for (int i = 0; i < graph->node_size(); ++i) {
     for (const auto& output : graph->node(i).output()) {
@@ -81,7 +89,7 @@ absl::Status Sort(onnx::GraphProto* graph, const Scope& outer) {
       if (it != producer.end()) {
         ++open[i];
         readers[it->second].push_back(i);
-      } else if (!scope.contains(need)) {
+      } else if (!scope.Contains(need)) {
         return Missing(graph->node(i), need);
       }
     }
@@ -105,12 +113,12 @@ absl::Status Sort(onnx::GraphProto* graph, const Scope& outer) {
   graph->mutable_node()->ExtractSubrange(0, graph->node_size(), nodes.data());
   for (const int i : order) graph->mutable_node()->AddAllocated(nodes[i]);
 
-  for (const auto& [name, node] : producer) scope.insert(name);
+  for (const auto& [name, node] : producer) scope.names.insert(name);
   return SortSubgraphs(graph, scope);
 }
 
 }  // namespace
 
-absl::Status SortTopologically(onnx::GraphProto* graph) { return Sort(graph, {}); }
+absl::Status SortTopologically(onnx::GraphProto* graph) { return Sort(graph, nullptr); }
 
 }  // namespace gq::graph

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/graph/opset.h"
@@ -78,6 +79,8 @@ absl::Status CompleteValueInfo(QuantizeContext& context) {
   TypeTable types(context);
   bool all_known = true;
   graph->clear_value_info();
+  absl::flat_hash_set<std::string> outputs;
+  for (const auto& output : graph->output()) outputs.insert(output.name());
   for (const auto& node : graph->node()) {
     types.Propagate(node);
     for (const auto& output : node.output()) {
@@ -85,8 +88,8 @@ absl::Status CompleteValueInfo(QuantizeContext& context) {
       const TensorType* type = types.Find(output);
       if (type == nullptr) {
         all_known = false;
-      } else {
-        graph::SetValueInfo(output, type->type, type->shape, graph);
+      } else if (!outputs.contains(output)) {
+        graph::AddValueInfo(output, type->type, type->shape, graph);
       }
     }
   }

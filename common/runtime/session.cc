@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
+#include <unordered_set>
 
+#include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/base/temporary_folder.h"
 #include "common/base/text.h"
 
 namespace gq::runtime {
@@ -40,6 +44,33 @@ Owned<T> Own(T* object, void (*release)(T*)) {
   return Owned<T>(object, Releaser<T>{release});
 }
 
+// Bytes that the stored initializers take as float32, be it that they are now or that ONNX Runtime
+// would dequantize them once for all.
+int64_t BytesAsFloats(const graph::Model& model) {
+  int64_t elements = 0;
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) {
+    if (graph::StoreKey(tensor).empty()) continue;
+    const std::vector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
+    elements += graph::ElementCount(dims).value_or(0);
+  }
+  return elements * static_cast<int64_t>(sizeof(float));
+}
+
+// Puts nodes that read constants only, as those that dequantize weights, in front of all others.
+// ONNX Runtime then runs each of them right before the node that needs its result, and not all of
+// them at the start: among the inputs of a node it goes for the one that comes last in the file.
+void PutConstantNodesFirst(onnx::GraphProto* graph) {
+  std::unordered_set<std::string_view> constants = {""};
+  for (const onnx::TensorProto& tensor : graph->initializer()) constants.insert(tensor.name());
+  std::vector<onnx::NodeProto*> nodes(static_cast<size_t>(graph->node_size()));
+  graph->mutable_node()->ExtractSubrange(0, graph->node_size(), nodes.data());
+  std::stable_partition(nodes.begin(), nodes.end(), [&](const onnx::NodeProto* node) {
+    return std::all_of(node->input().begin(), node->input().end(),
+                       [&](const std::string& input) { return constants.contains(input); });
+  });
+  for (onnx::NodeProto* node : nodes) graph->mutable_node()->AddAllocated(node);
+}
+
 bool IsStatic(const std::vector<int64_t>& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t dim) { return dim >= 0; });
 }
@@ -55,8 +86,10 @@ struct Session::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  absl::Status Start(const SessionOptions& options);
+  absl::Status Start(const SessionOptions& options, bool lean);
   absl::Status AddStoredInitializers(const graph::Model& model, OrtSessionOptions* options);
+  absl::Status CreateWithCopies(const graph::Model& model);
+  absl::Status CreateWithoutCopies(const graph::Model& model);
   absl::Status ReadSignature();
   absl::StatusOr<TensorInfo> ReadInfo(size_t index, bool input);
   absl::StatusOr<OrtValue*> Wrap(int32_t dtype, const std::vector<int64_t>& shape,
@@ -70,13 +103,14 @@ struct Session::State {
   OrtMemoryInfo* memory_info = nullptr;
   Owned<OrtSessionOptions> session_options = Own<OrtSessionOptions>(nullptr, nullptr);
   graph::TensorStore store;  // keeps the initializers' bytes alive
+  std::vector<Owned<OrtValue>> shared_values;
   std::vector<TensorInfo> inputs;
   std::vector<TensorInfo> outputs;
   // False once a run showed that the declared shapes are wrong.
   mutable std::atomic<bool> outputs_as_declared{true};
 };
 
-absl::Status Session::State::Start(const SessionOptions& options) {
+absl::Status Session::State::Start(const SessionOptions& options, bool lean) {
   OrtSessionOptions* made = nullptr;
   GQ_RETURN_IF_ERROR(library.ToStatus(api.CreateSessionOptions(&made), "session options"));
   session_options = Own(made, api.ReleaseSessionOptions);
@@ -100,6 +134,10 @@ absl::Status Session::State::Start(const SessionOptions& options) {
   }
   if (!options.spinning) {
     GQ_RETURN_IF_ERROR(entry("session.intra_op.allow_spinning", "0"));
+  }
+  if (lean) {
+    GQ_RETURN_IF_ERROR(entry("session.disable_prepacking", "1"));
+    GQ_RETURN_IF_ERROR(entry("optimization.disable_specified_optimizers", "ConstantFolding"));
   }
   for (const auto& [key, value] : options.config) {
     GQ_RETURN_IF_ERROR(entry(key.c_str(), value.c_str()));
@@ -244,19 +282,71 @@ absl::StatusOr<Tensor> Session::State::Unwrap(OrtValue* value) const {
                         std::move(owner));
 }
 
-absl::StatusOr<Session> Session::Create(const graph::Model& model, const SessionOptions& options) {
-  GQ_ASSIGN_OR_RETURN(const OrtLibrary* library, OrtLibrary::Get());
-  auto state = std::make_unique<State>(*library);
-  GQ_RETURN_IF_ERROR(state->Start(options));
-  GQ_RETURN_IF_ERROR(state->AddStoredInitializers(model, state->session_options.get()));
+// While the session is made, ONNX Runtime holds a copy of all weights that it is given this way.
+absl::Status Session::State::CreateWithCopies(const graph::Model& model) {
+  GQ_RETURN_IF_ERROR(AddStoredInitializers(model, session_options.get()));
   std::string bytes;
   if (!model.proto().SerializeToString(&bytes)) {
     return MakeError(Reason::kModelTooLarge, "the graph without its weights is over 2 GiB");
   }
-  GQ_RETURN_IF_ERROR(library->ToStatus(
-      state->api.CreateSessionFromArray(library->env(), bytes.data(), bytes.size(),
-                                        state->session_options.get(), &state->session),
-      "ONNX Runtime refused the model"));
+  return library.ToStatus(api.CreateSessionFromArray(library.env(), bytes.data(), bytes.size(),
+                                                     session_options.get(), &session),
+                          "ONNX Runtime refused the model");
+}
+
+// Says in a file that the weights lie in another one, which is empty, and hands over tensors that
+// take their place: nothing is copied. Should ONNX Runtime want to read a weight all the same, the
+// empty file makes it fail, and nothing is lost but the attempt.
+absl::Status Session::State::CreateWithoutCopies(const graph::Model& model) {
+  GQ_ASSIGN_OR_RETURN(const base::TemporaryFolder folder,
+                      base::TemporaryFolder::Make("gq-session-"));
+  constexpr char kEmptyFile[] = "weights";
+  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(folder.path() / kEmptyFile, "", /*durable=*/false));
+  store = model.store();
+  onnx::ModelProto proto = model.proto();
+  PutConstantNodesFirst(proto.mutable_graph());
+  for (onnx::TensorProto& tensor : *proto.mutable_graph()->mutable_initializer()) {
+    if (graph::StoreKey(tensor).empty()) continue;
+    GQ_ASSIGN_OR_RETURN(const graph::TensorView view, model.Data(tensor));
+    GQ_ASSIGN_OR_RETURN(OrtValue * value, Wrap(view.dtype(), view.dims(), view.bytes()));
+    shared_values.push_back(Own(value, api.ReleaseValue));
+    GQ_RETURN_IF_ERROR(library.ToStatus(
+        api.AddInitializer(session_options.get(), tensor.name().c_str(), value), "initializers"));
+    graph::ClearData(&tensor);
+    tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+    const std::pair<const char*, std::string> entries[] = {
+        {"location", kEmptyFile}, {"length", std::to_string(view.bytes().size())}};
+    for (const auto& [key, text] : entries) {
+      auto* entry = tensor.add_external_data();
+      entry->set_key(key);
+      entry->set_value(text);
+    }
+  }
+  const std::filesystem::path path = folder.path() / "model.onnx";
+  std::string bytes;
+  if (!proto.SerializeToString(&bytes)) {
+    return MakeError(Reason::kModelTooLarge, "the graph without its weights is over 2 GiB");
+  }
+  GQ_RETURN_IF_ERROR(base::WriteFileAtomically(path, bytes, /*durable=*/false));
+  return library.ToStatus(
+      api.CreateSession(library.env(), path.c_str(), session_options.get(), &session),
+      "ONNX Runtime refused the model");
+}
+
+absl::StatusOr<Session> Session::Create(const graph::Model& model, const SessionOptions& options) {
+  GQ_ASSIGN_OR_RETURN(const OrtLibrary* library, OrtLibrary::Get());
+  if (BytesAsFloats(model) >= options.lean_bytes) {
+    auto state = std::make_unique<State>(*library);
+    GQ_RETURN_IF_ERROR(state->Start(options, /*lean=*/true));
+    if (state->CreateWithoutCopies(model).ok()) {
+      state->session_options.reset();
+      GQ_RETURN_IF_ERROR(state->ReadSignature());
+      return Session(std::move(state));
+    }
+  }
+  auto state = std::make_unique<State>(*library);
+  GQ_RETURN_IF_ERROR(state->Start(options, /*lean=*/false));
+  GQ_RETURN_IF_ERROR(state->CreateWithCopies(model));
   state->session_options.reset();
   GQ_RETURN_IF_ERROR(state->ReadSignature());
   return Session(std::move(state));
@@ -266,7 +356,7 @@ absl::StatusOr<Session> Session::CreateFromFile(const std::filesystem::path& pat
                                                 const SessionOptions& options) {
   GQ_ASSIGN_OR_RETURN(const OrtLibrary* library, OrtLibrary::Get());
   auto state = std::make_unique<State>(*library);
-  GQ_RETURN_IF_ERROR(state->Start(options));
+  GQ_RETURN_IF_ERROR(state->Start(options, /*lean=*/false));
   GQ_RETURN_IF_ERROR(
       library->ToStatus(state->api.CreateSession(library->env(), path.c_str(),
                                                  state->session_options.get(), &state->session),

@@ -1,5 +1,6 @@
 // Fused quantized operators of com.microsoft: weights in packed blocks, attention, LSTM, embedding.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -20,32 +21,22 @@ using onnx::TensorProto;
 
 constexpr std::string_view kMicrosoft = "com.microsoft";
 
-// Element `at` of integers of `bits` bits that lie densely packed, the lowest first.
-int Packed(std::span<const uint8_t> bytes, int64_t at, int64_t bits) {
-  const int64_t bit = at * bits;
-  return (bytes[bit / 8] >> (bit % 8)) & ((1 << bits) - 1);
-}
-
-absl::StatusOr<TensorView> ConstantView(const NodeProto& node, int input, Stripper& stripper) {
-  const TensorProto* tensor = stripper.Constant(InputName(node, input));
-  if (tensor == nullptr) {
-    return stripper.Refuse(node, StrCat("its input ", input, " is computed, a constant is needed"));
-  }
-  return stripper.source().Data(*tensor);
-}
-
 // Float weights [K, N] of MatMulNBits: B is [N, blocks, block bytes], scales [N, blocks].
 absl::StatusOr<std::vector<float>> UnpackedWeights(const NodeProto& node, int64_t rows,
                                                    int64_t columns, Stripper& stripper) {
   const int64_t bits = AttributeInt(node, "bits", 4);
   const int64_t block = AttributeInt(node, "block_size", 0);
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || rows < 1 || columns < 1) {
+  const std::array<int64_t, 3> sizes = {rows, columns, block};
+  const bool in_range = std::all_of(sizes.begin(), sizes.end(), [](int64_t size) {
+    return size >= 1 && size <= kMostPackedExtent;
+  });
+  if ((bits != 2 && bits != 4 && bits != 8) || !in_range) {
     return stripper.Refuse(node, "its attributes are out of range");
   }
   const int64_t blocks = (rows + block - 1) / block;
   const int64_t block_bytes = (block * bits + 7) / 8;
-  GQ_ASSIGN_OR_RETURN(const TensorView packed, ConstantView(node, 1, stripper));
-  GQ_ASSIGN_OR_RETURN(const TensorView scale_view, ConstantView(node, 2, stripper));
+  GQ_ASSIGN_OR_RETURN(const TensorView packed, stripper.ConstantView(node, 1));
+  GQ_ASSIGN_OR_RETURN(const TensorView scale_view, stripper.ConstantView(node, 2));
   GQ_ASSIGN_OR_RETURN(const std::vector<float> scales, scale_view.ToFloats());
   const auto bytes =
       std::span(reinterpret_cast<const uint8_t*>(packed.bytes().data()), packed.bytes().size());
@@ -55,7 +46,7 @@ absl::StatusOr<std::vector<float>> UnpackedWeights(const NodeProto& node, int64_
   }
   std::vector<float> zeros(columns * blocks, static_cast<float>(1 << (bits - 1)));
   if (!InputName(node, 3).empty()) {
-    GQ_ASSIGN_OR_RETURN(const TensorView view, ConstantView(node, 3, stripper));
+    GQ_ASSIGN_OR_RETURN(const TensorView view, stripper.ConstantView(node, 3));
     const int64_t row_bytes = (blocks * bits + 7) / 8;
     if (view.dtype() != TensorProto::UINT8) {
       GQ_ASSIGN_OR_RETURN(zeros, view.ToFloats());
@@ -68,7 +59,7 @@ absl::StatusOr<std::vector<float>> UnpackedWeights(const NodeProto& node, int64_
       for (int64_t n = 0; n < columns; ++n) {
         for (int64_t b = 0; b < blocks; ++b) {
           zeros[n * blocks + b] = static_cast<float>(
-              Packed(view.As<uint8_t>().subspan(n * row_bytes, row_bytes), b, bits));
+              PackedInteger(view.As<uint8_t>().subspan(n * row_bytes, row_bytes), b, bits));
         }
       }
     }
@@ -76,7 +67,7 @@ absl::StatusOr<std::vector<float>> UnpackedWeights(const NodeProto& node, int64_
   std::vector<int64_t> groups(rows);  // block of each row
   for (int64_t k = 0; k < rows; ++k) groups[k] = k / block;
   if (!InputName(node, 4).empty()) {
-    GQ_ASSIGN_OR_RETURN(const TensorView view, ConstantView(node, 4, stripper));
+    GQ_ASSIGN_OR_RETURN(const TensorView view, stripper.ConstantView(node, 4));
     GQ_ASSIGN_OR_RETURN(groups, view.ToInts());
     const bool fits = static_cast<int64_t>(groups.size()) >= rows &&
                       std::all_of(groups.begin(), groups.end(),
@@ -89,7 +80,8 @@ absl::StatusOr<std::vector<float>> UnpackedWeights(const NodeProto& node, int64_
       const auto own = bytes.subspan((n * blocks + k / block) * block_bytes, block_bytes);
       const int64_t parameter = n * blocks + groups[k];
       weights[k * columns + n] =
-          (static_cast<float>(Packed(own, k % block, bits)) - zeros[parameter]) * scales[parameter];
+          (static_cast<float>(PackedInteger(own, k % block, bits)) - zeros[parameter]) *
+          scales[parameter];
     }
   }
   return weights;
@@ -120,7 +112,7 @@ absl::StatusOr<bool> MatMulBits(const NodeProto& node, Stripper& stripper) {
 
 // (data, indices, scales, zero points): a table of rows in blocks.
 absl::StatusOr<bool> GatherBlocks(const NodeProto& node, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const TensorView view, ConstantView(node, 0, stripper));
+  GQ_ASSIGN_OR_RETURN(const TensorView view, stripper.ConstantView(node, 0));
   if (view.dtype() == TensorProto::UINT8) {
     return stripper.Refuse(node, "its table is packed into bytes; int4 and uint4 are known");
   }
@@ -169,7 +161,7 @@ absl::StatusOr<bool> Attention(const NodeProto& node, Stripper& stripper) {
 // Weights of DynamicQuantizeLSTM are [directions, in, 4 * hidden]; LSTM wants the last two turned.
 absl::StatusOr<std::string> TurnedWeights(const NodeProto& node, int input, int scale,
                                           int zero_point, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const TensorView view, ConstantView(node, input, stripper));
+  GQ_ASSIGN_OR_RETURN(const TensorView view, stripper.ConstantView(node, input));
   if (view.dims().size() != 3) return stripper.Refuse(node, "its weights do not have rank 3");
   const int64_t directions = view.dims()[0], rows = view.dims()[1], columns = view.dims()[2];
   GQ_ASSIGN_OR_RETURN(const std::vector<float> scales,
@@ -237,6 +229,23 @@ absl::StatusOr<bool> Embedding(const NodeProto& node, Stripper& stripper) {
   return true;
 }
 
+// MaxPool over integers whose channels are last.
+absl::StatusOr<bool> ChannelsLastMaxPool(const NodeProto& node, Stripper& stripper) {
+  const Meaning* meaning = stripper.Find(InputOf(node, 0));
+  if (meaning == nullptr || meaning->kind != Meaning::Kind::kQuantized) {
+    return stripper.Refuse(node, "nothing says what its integers stand for");
+  }
+  const Grid grid = meaning->grid;
+  GQ_ASSIGN_OR_RETURN(const std::string real, stripper.Real(InputOf(node, 0), grid, node));
+  const int rank = static_cast<int>(graph::AttributeInts(node, "kernel_shape").size()) + 2;
+  NodeProto plain = graph::MakeNode("MaxPool", node.name(), {}, {});
+  *plain.mutable_attribute() = node.attribute();
+  plain.add_input(real);
+  stripper.Replaced(node);
+  stripper.EmitQuantized(ChannelsFirst(std::move(plain), rank, stripper), OutputOf(node, 0), grid);
+  return true;
+}
+
 absl::StatusOr<bool> Unknown(const NodeProto& node, Stripper& stripper) {
   return stripper.Refuse(node, "this product has no float form for it");
 }
@@ -244,13 +253,13 @@ absl::StatusOr<bool> Unknown(const NodeProto& node, Stripper& stripper) {
 }  // namespace
 
 StripRule FindContribRule(const NodeProto& node) {
-  static const std::set<std::string, std::less<>> unknown = {
-      "MatMulBnb4",  "MatMulFpQ4",  "QMoE",         "MulInteger",
-      "NhwcMaxPool", "QuantizeBFP", "DequantizeBFP"};
+  static const std::set<std::string, std::less<>> unknown = {"MulInteger", "QuantizeBFP",
+                                                             "DequantizeBFP"};
   if (node.domain() != kMicrosoft) return nullptr;
   const std::string& op = node.op_type();
   if (op == "MatMulNBits") return MatMulBits;
   if (op == "GatherBlockQuantized") return GatherBlocks;
+  if (op == "NhwcMaxPool") return ChannelsLastMaxPool;
   if (op == "QAttention") return Attention;
   if (op == "DynamicQuantizeLSTM") return Lstm;
   if (op == "QEmbedLayerNormalization") return Embedding;

@@ -99,10 +99,24 @@ absl::StatusOr<std::string> Bias(const NodeProto& node, int input, const Operand
       StrCat(InputName(node, data.scale), "|", InputName(node, weight.scale), "|bias|", factor));
 }
 
+// Rank of the data; 0 when nothing says it.
+int RankOf(const NodeProto& node, const QLinear& entry, Stripper& stripper) {
+  if (entry.float_type.starts_with("Conv")) {
+    const onnx::TensorProto* weight = stripper.Constant(InputName(node, 3));
+    if (weight != nullptr) return weight->dims_size();
+  }
+  const auto kernel = graph::AttributeInts(node, "kernel_shape");
+  if (!kernel.empty()) return static_cast<int>(kernel.size()) + 2;
+  const auto shape = stripper.scope().index.Shape(InputName(node, 0));
+  return shape ? static_cast<int>(shape->size()) : 0;
+}
+
 absl::StatusOr<bool> Rewrite(const NodeProto& node, Stripper& stripper) {
   const QLinear& entry = *Entry(node);
-  if (AttributeInt(node, "channels_last", 0) != 0) {
-    return stripper.Refuse(node, "it has its channels last");
+  const bool channels_last = AttributeInt(node, "channels_last", 0) != 0;
+  const int rank = channels_last ? RankOf(node, entry, stripper) : 0;
+  if (channels_last && rank < 2) {
+    return stripper.Refuse(node, "it has its channels last and the rank of its data is not known");
   }
   std::vector<std::string> inputs;
   if (entry.float_type == "Where") {
@@ -130,6 +144,7 @@ absl::StatusOr<bool> Rewrite(const NodeProto& node, Stripper& stripper) {
     }
   }
   for (std::string& input : inputs) *plain.add_input() = std::move(input);
+  if (channels_last) plain = ChannelsFirst(std::move(plain), rank, stripper);
   stripper.EmitQuantized(std::move(plain), OutputOf(node, 0),
                          GridAt(node, entry.scale, entry.zero_point));
   return true;
@@ -167,6 +182,31 @@ absl::StatusOr<bool> Unknown(const NodeProto& node, Stripper& stripper) {
 }
 
 }  // namespace
+
+NodeProto ChannelsFirst(NodeProto node, int rank, Stripper& stripper) {
+  std::vector<int64_t> forth = {0, rank - 1};
+  std::vector<int64_t> back = {0};
+  for (int64_t axis = 1; axis < rank - 1; ++axis) {
+    forth.push_back(axis);
+    back.push_back(axis + 1);
+  }
+  back.push_back(1);
+  const auto transpose = [&](const std::string& input, std::vector<int64_t> perm,
+                             std::vector<std::string> outputs) {
+    NodeProto made = graph::MakeNode("Transpose", stripper.UniqueNode(StrCat(input, "_Transpose")),
+                                     {input}, outputs);
+    graph::SetAttribute("perm", perm, &made);
+    return made;
+  };
+  const std::string turned = stripper.Unique(StrCat(node.input(0), "_channels_first"));
+  stripper.Emit(transpose(node.input(0), forth, {turned}));
+  const std::string result = stripper.Unique(StrCat(node.name(), "_channels_first"));
+  node.set_input(0, turned);
+  node.clear_output();
+  node.add_output(result);
+  stripper.Emit(std::move(node));
+  return transpose(result, back, {});
+}
 
 Grid OperandGrid(const NodeProto& node, int input) {
   if (!IsQuantizedDomain(node.domain())) return {};

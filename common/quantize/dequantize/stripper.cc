@@ -231,6 +231,14 @@ absl::StatusOr<std::vector<float>> Stripper::ConstantFloats(std::string_view nam
   return view.ToFloats();
 }
 
+absl::StatusOr<TensorView> Stripper::ConstantView(const NodeProto& node, int input) const {
+  const TensorProto* tensor = Constant(graph::InputName(node, input));
+  if (tensor == nullptr) {
+    return Refuse(node, StrCat("its input ", input, " is computed, a constant is needed"));
+  }
+  return source_.Data(*tensor);
+}
+
 const NodeProto* Stripper::Made(std::string_view name) const {
   const std::string key(name);
   for (const StripScope* scope = scope_; scope != nullptr; scope = scope->outer) {
@@ -350,8 +358,8 @@ bool IsQuantizedDomain(std::string_view domain) {
 
 StripRule FindRule(const NodeProto& node) {
   if (!IsQuantizedDomain(node.domain())) return nullptr;
-  for (const auto find :
-       {FindQdqRule, FindQLinearRule, FindIntegerRule, FindContribRule, FindPassingRule}) {
+  for (const auto find : {FindQdqRule, FindQLinearRule, FindIntegerRule, FindContribRule,
+                          FindPackedRule, FindPassingRule}) {
     if (const StripRule rule = find(node)) return rule;
   }
   return nullptr;

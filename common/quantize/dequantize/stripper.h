@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -67,6 +68,8 @@ class Stripper {
   const onnx::TensorProto* Constant(std::string_view name) const;
   absl::StatusOr<std::vector<float>> ConstantFloats(std::string_view name,
                                                     const onnx::NodeProto& node) const;
+  // The data of the constant at an input of `node`; MODEL_UNSUPPORTED when it is computed.
+  absl::StatusOr<graph::TensorView> ConstantView(const onnx::NodeProto& node, int input) const;
   // The node of the rewritten graph that makes a tensor; null for inputs and constants.
   const onnx::NodeProto* Made(std::string_view name) const;
   onnx::NodeProto* MutableMade(std::string_view name);
@@ -166,10 +169,20 @@ StripRule FindPassingRule(const onnx::NodeProto& node);
 StripRule FindQLinearRule(const onnx::NodeProto& node);
 StripRule FindIntegerRule(const onnx::NodeProto& node);
 StripRule FindContribRule(const onnx::NodeProto& node);
+StripRule FindPackedRule(const onnx::NodeProto& node);
 
 // Takes a Mul by a constant out that undoes another one over a Cast pair, or that stands for the
 // NPU's arithmetic (dpu_simulation.h).
 absl::StatusOr<bool> UndoFactor(const onnx::NodeProto& node, Stripper& stripper);
+
+// For an operator whose data, its first input, has the channels last: gives it a Transpose in
+// front, emits it, and returns the Transpose that brings its result back, which has no output yet.
+onnx::NodeProto ChannelsFirst(onnx::NodeProto node, int rank, Stripper& stripper);
+
+// Element `at` of integers of 1, 2, 4 or 8 bits that lie densely packed, the lowest first.
+int PackedInteger(std::span<const uint8_t> bytes, int64_t at, int64_t bits);
+// Larger extents of packed weights are taken for damage.
+inline constexpr int64_t kMostPackedExtent = int64_t{1} << 28;
 
 // Parameters of the operand at `input` of a DequantizeLinear or QLinear operator; an empty scale
 // when that input is not such an operand.

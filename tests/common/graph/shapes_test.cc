@@ -88,6 +88,18 @@ TEST(ShapeInferenceTest, StaleShapesAreForgotten) {
   EXPECT_THAT(*GraphIndex(model.graph()).Shape("a"), ElementsAre(1, 4));
 }
 
+// The onnx library would hold a message for each element of the longer tensor.
+TEST(ShapeInferenceTest, LongTensorsAreNotTakenForShapes) {
+  Model model = TestModel(R"(g (float[1] x) => (float y)
+    <float[1] one = {1.0}, int64[1] times = {68719476736}> {
+      a = Tile(one, times)
+      b = Add(x, a)
+      y = ReduceMean<keepdims = 0>(b)
+    })");
+  ASSERT_TRUE(InferShapes(InferenceMode::kStrict, &model).ok());
+  EXPECT_THAT(*GraphIndex(model.graph()).StaticShape("b"), ElementsAre(int64_t{1} << 36));
+}
+
 TEST(ShapeInferenceTest, ShapesOfCustomOperatorsAreKept) {
   Model model = TestModel("g (float[2, 4] x) => (float[2, 4] y) { a = lab.Magic(x)\n y = Neg(a) }",
                           17, 8, ", \"lab\" : 1");

@@ -71,6 +71,36 @@ TEST(SessionTest, OneOutputOfSeveral) {
             Reason::kDataShapeMismatch);
 }
 
+// How a large model is run: no copies of its weights are kept, the results are the same.
+TEST(SessionTest, LeanOrNotGivesTheSame) {
+  std::vector<int8_t> weights(64 * 64);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<int8_t>(i * 37 % 255 - 127);
+  graph::Model model = Parse(R"(
+<ir_version: 8, opset_import: ["" : 17]>
+dense (float[2, 64] x) => (float[2, 64] y)
+<float s = {0.01}, int8 z = {0}>
+{
+  f = DequantizeLinear(w, s, z)
+  y = MatMul(x, f)
+})");
+  model.AddInitializer("w", graph::TensorView::Of<int8_t>({64, 64}, weights));
+  std::vector<float> x(2 * 64);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 0.1f * static_cast<float>(i % 13) - 0.5f;
+  const std::vector<Tensor> inputs = {Tensor::Of<float>({2, 64}, x)};
+  std::vector<std::vector<float>> results;
+  for (const int64_t lean_bytes : {int64_t{0}, int64_t{1} << 40}) {
+    const auto session = Session::Create(model, {.lean_bytes = lean_bytes});
+    ASSERT_TRUE(session.ok()) << session.status();
+    std::vector<Tensor> outputs;
+    ASSERT_TRUE(session->Run(inputs, &outputs).ok());
+    const auto values = outputs[0].As<float>();
+    results.emplace_back(values.begin(), values.end());
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_NEAR(results[0][i], results[1][i], 1e-5f) << i;
+  }
+}
+
 TEST(SessionTest, InitializersOfTheStoreAreUsedInPlace) {
   graph::Model model = Parse(R"(
 <ir_version: 8, opset_import: ["" : 17]>
