@@ -81,8 +81,27 @@ class FunctionSizes {
   std::set<FunctionKey> open_;
 };
 
+// The library follows a null pointer for an output that nothing makes.
+absl::Status CheckFunctionOutputs(const onnx::FunctionProto& function) {
+  std::set<std::string> made(function.input().begin(), function.input().end());
+  for (const auto& node : function.node()) {
+    made.insert(node.output().begin(), node.output().end());
+  }
+  for (const auto& output : function.output()) {
+    if (made.contains(output)) continue;
+    return base::MakeError(Reason::kModelInvalid,
+                           StrCat("nothing in the function ", function.domain(), ".",
+                                  function.name(), " makes its output '", output, "'"),
+                           "Export the model again, or check it with onnx.checker.check_model.");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InlineFunctions(onnx::ModelProto* model, std::vector<std::string>* notes) {
   if (model->functions_size() == 0) return absl::OkStatus();
+  for (const auto& function : model->functions()) {
+    GQ_RETURN_IF_ERROR(CheckFunctionOutputs(function));
+  }
   GQ_RETURN_IF_ERROR(FunctionSizes(*model).OfNodes(model->graph().node()).status());
   const int functions = model->functions_size();
   try {

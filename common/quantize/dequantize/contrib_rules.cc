@@ -253,7 +253,7 @@ absl::StatusOr<bool> Unknown(const NodeProto& node, Stripper& stripper) {
 }  // namespace
 
 StripRule FindContribRule(const NodeProto& node) {
-  static const std::set<std::string, std::less<>> unknown = {"MulInteger", "QuantizeBFP",
+  static const std::set<std::string, std::less<>> unknown = {"QMoE", "MulInteger", "QuantizeBFP",
                                                              "DequantizeBFP"};
   if (node.domain() != kMicrosoft) return nullptr;
   const std::string& op = node.op_type();

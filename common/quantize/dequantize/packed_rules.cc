@@ -1,5 +1,5 @@
 // Operators of com.microsoft whose weights are packed by other rules than (integer - zero) * scale
-// over rows: 4-bit floats of bitsandbytes, the blob of MatMulFpQ4, and mixtures of experts.
+// over rows: 4-bit floats of bitsandbytes and the blob of MatMulFpQ4.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -89,16 +89,16 @@ absl::StatusOr<bool> MatMulBnb4(const NodeProto& node, Stripper& stripper) {
       static_cast<int64_t>(largest.size()) != (count + block - 1) / block) {
     return stripper.Refuse(node, "its weights or scales have another size than K and N say");
   }
-  const bool transposed = AttributeInt(node, "transB", 1) != 0;
+  if (AttributeInt(node, "transB", 1) == 0) {
+    return stripper.Refuse(node, "its weights are used as they lie (transB = 0)");
+  }
   std::vector<float> weights(count);
   for (int64_t i = 0; i < count; ++i) {
     const int code = i % 2 == 0 ? bytes[i / 2] >> 4 : bytes[i / 2] & 15;
     const float value = table[code] * largest[i / block];
-    weights[transposed ? i % rows * columns + i / rows : i] = value;
+    weights[i % rows * columns + i / rows] = value;
   }
-  const std::vector<int64_t> dims =
-      transposed ? std::vector{rows, columns} : std::vector{columns, rows};
-  return EmitMatMul(node, AddWeights(node, 1, dims, weights, stripper), stripper);
+  return EmitMatMul(node, AddWeights(node, 1, {rows, columns}, weights, stripper), stripper);
 }
 
 // Blocks of one column after another: float scale, for kind 1 a byte of zero point, then the codes;
@@ -160,108 +160,6 @@ absl::StatusOr<bool> MatMulFpQ4(const NodeProto& node, Stripper& stripper) {
   return EmitMatMul(node, AddWeights(node, 1, {rows, columns}, weights, stripper), stripper);
 }
 
-// Weights [experts, N, K] of a mixture of experts, packed along K, the lowest bits first.
-struct ExpertInputs {
-  int weights;
-  int scales;
-  int zero_points;
-};
-
-absl::StatusOr<std::string> ExpertWeights(const NodeProto& node, const ExpertInputs& inputs,
-                                          int64_t bits, Stripper& stripper) {
-  GQ_ASSIGN_OR_RETURN(const TensorView packed, stripper.ConstantView(node, inputs.weights));
-  GQ_ASSIGN_OR_RETURN(const TensorView scale_view, stripper.ConstantView(node, inputs.scales));
-  GQ_ASSIGN_OR_RETURN(const std::vector<float> scales, scale_view.ToFloats());
-  if (packed.dims().size() != 3 || packed.dtype() != TensorProto::UINT8 || packed.size() == 0) {
-    return stripper.Refuse(node, "its weights are no uint8 tensor of rank 3");
-  }
-  const int64_t experts = packed.dims()[0];
-  const int64_t rows = packed.dims()[1];
-  const int64_t row_bytes = packed.dims()[2];
-  const int64_t columns = row_bytes * 8 / bits;
-  const auto scale_count = static_cast<int64_t>(scales.size());
-  const int64_t blocks = scale_count / (experts * rows);
-  if (blocks < 1 || blocks * experts * rows != scale_count || columns % blocks != 0) {
-    return stripper.Refuse(node, "its scales have another size than its weights");
-  }
-  const int64_t block = columns / blocks;
-  const std::string zeros_name(InputName(node, inputs.zero_points));
-  // Zero points lie packed along the rows where a row has one, else along its blocks.
-  const bool by_row = scale_view.dims().size() == 2;
-  const int64_t zero_bytes = ((by_row ? rows : blocks) * bits + 7) / 8;
-  TensorView zeros;
-  if (!zeros_name.empty()) {
-    GQ_ASSIGN_OR_RETURN(zeros, stripper.ConstantView(node, inputs.zero_points));
-    if (zeros.dtype() != TensorProto::UINT8 ||
-        zeros.size() != experts * zero_bytes * (by_row ? 1 : rows)) {
-      return stripper.Refuse(node, "its zero points have another size than its scales");
-    }
-  }
-  const std::span<const uint8_t> bytes = BytesOf(packed);
-  std::vector<float> weights(experts * rows * columns);
-  for (int64_t row = 0; row < experts * rows; ++row) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      int zero = 1 << (bits - 1);
-      if (!zeros_name.empty()) {
-        const int64_t line = by_row ? row / rows : row;
-        zero = PackedInteger(BytesOf(zeros).subspan(line * zero_bytes, zero_bytes),
-                             by_row ? row % rows : b, bits);
-      }
-      for (int64_t k = b * block; k < (b + 1) * block; ++k) {
-        const int code = PackedInteger(bytes.subspan(row * row_bytes, row_bytes), k, bits);
-        weights[row * columns + k] = static_cast<float>(code - zero) * scales[row * blocks + b];
-      }
-    }
-  }
-  return AddWeights(node, inputs.weights, {experts, rows, columns}, weights, stripper);
-}
-
-// (input, router, then weights, scales, bias of three layers, three zero points, further)
-absl::StatusOr<bool> Experts(const NodeProto& node, Stripper& stripper) {
-  if (graph::AttributeString(node, "quant_type", "int") != "int") {
-    return stripper.Refuse(node, "its weights are floats of 4 or 8 bits");
-  }
-  if (AttributeInt(node, "weights_prepacked", -1) == 1) {
-    return stripper.Refuse(node, "its weights are packed for one kind of device");
-  }
-  for (int i = 14; i < node.input_size(); ++i) {
-    if (!node.input(i).empty()) {
-      return stripper.Refuse(node, StrCat("MoE has nothing for its input ", i));
-    }
-  }
-  GQ_ASSIGN_OR_RETURN(const std::string data, stripper.Plain(InputOf(node, 0), node));
-  GQ_ASSIGN_OR_RETURN(const std::string router, stripper.Plain(InputOf(node, 1), node));
-  std::vector<std::string> inputs = {data, router};
-  const int64_t common_bits = AttributeInt(node, "expert_weight_bits", 4);
-  for (int layer = 0; layer < 3; ++layer) {
-    const int first = 2 + 3 * layer;
-    if (InputName(node, first).empty()) {
-      inputs.insert(inputs.end(), 2, "");
-      continue;
-    }
-    const int64_t bits =
-        AttributeInt(node, StrCat("fc", layer + 1, "_expert_weight_bits"), common_bits);
-    if (bits != 2 && bits != 4 && bits != 8) {
-      return stripper.Refuse(node, StrCat("its weights have ", bits, " bits"));
-    }
-    GQ_ASSIGN_OR_RETURN(std::string weights,
-                        ExpertWeights(node, {first, first + 1, 11 + layer}, bits, stripper));
-    inputs.push_back(std::move(weights));
-    inputs.push_back(stripper.Aliased(std::string(InputName(node, first + 2))));
-  }
-  while (inputs.back().empty()) inputs.pop_back();
-  NodeProto plain = graph::MakeNode("MoE", node.name(), inputs, {OutputOf(node, 0)}, node.domain());
-  *plain.mutable_attribute() = node.attribute();
-  for (const char* attribute : {"expert_weight_bits", "fc1_expert_weight_bits",
-                                "fc2_expert_weight_bits", "fc3_expert_weight_bits", "block_size",
-                                "quant_type", "weights_prepacked", "accuracy_level"}) {
-    graph::RemoveAttribute(attribute, &plain);
-  }
-  stripper.Replaced(node);
-  stripper.Emit(std::move(plain));
-  return true;
-}
-
 }  // namespace
 
 int PackedInteger(std::span<const uint8_t> bytes, int64_t at, int64_t bits) {
@@ -273,8 +171,7 @@ StripRule FindPackedRule(const NodeProto& node) {
   if (node.domain() != "com.microsoft") return nullptr;
   const std::string& op = node.op_type();
   if (op == "MatMulBnb4") return MatMulBnb4;
-  if (op == "MatMulFpQ4") return MatMulFpQ4;
-  return op == "QMoE" ? Experts : nullptr;
+  return op == "MatMulFpQ4" ? MatMulFpQ4 : nullptr;
 }
 
 }  // namespace gq::quantize

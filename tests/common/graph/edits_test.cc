@@ -52,6 +52,32 @@ TEST(NameScopeTest, TensorsAndNodesShareOneScope) {
   EXPECT_EQ(names.UniqueNode("n"), "n_2");
 }
 
+TEST(NameScopeTest, ANumberThatBecameFreeIsTakenAgain) {
+  const Model model = TestModel("g (float[2] x) => (float[2] y) { [n] y = Relu(x) }");
+  NameScope names(model.graph());
+  EXPECT_EQ(names.UniqueNode("n"), "n_1");
+  EXPECT_EQ(names.UniqueNode("n"), "n_2");
+  names.ReleaseNode("n_1");
+  EXPECT_EQ(names.UniqueNode("n"), "n_1");
+  EXPECT_EQ(names.UniqueNode("n"), "n_3");
+}
+
+TEST(GraphIndexTest, UsesStandInGraphOrderWhereverTheyAre) {
+  const Model model = TestModel(R"(g (float[2] x, bool c) => (float[2] y) {
+    a = Neg(x)
+    b = If (c) <then_branch = t () => (float[2] u) { u = Relu(a) },
+                else_branch = e () => (float[2] v) { v = Neg(a) }>
+    d = Add(a, b)
+    f = If (c) <then_branch = t () => (float[2] u) { u = Relu(a) },
+                else_branch = e () => (float[2] v) { v = Neg(d) }>
+    y = Add(f, a)
+  })");
+  std::vector<int> nodes;
+  const GraphIndex index(model.graph());
+  for (const TensorUse& use : index.Uses("a")) nodes.push_back(use.node);
+  EXPECT_THAT(nodes, ElementsAre(1, 2, 3, 4));
+}
+
 TEST(SortTest, IsStable) {
   Model model = TestModel(R"(g (float[2] x) => (float[2] y) {
     [one] a = Neg(x)
