@@ -37,8 +37,8 @@ struct SessionOptions {
   bool spinning = true;
   // Where ONNX Runtime writes the graph that it optimized; empty for nowhere.
   std::filesystem::path optimized_model;
-  // A model whose weights take so many bytes as float32 is run lean: ONNX Runtime makes no packed or
-  // dequantized copies of them for the life of the session, each of which may be as large as all
+  // A model whose weights take so many bytes as float32 is run lean: ONNX Runtime makes no packed
+  // or dequantized copies of them for the life of the session, each of which may be as large as all
   // weights together. Runs are slower, since weights are then prepared whenever a layer runs.
   int64_t lean_bytes = int64_t{1} << 30;
   // Further session configuration entries (onnxruntime_session_options_config_keys.h).
