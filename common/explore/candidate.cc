@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/accuracy/evaluation_json.h"
+#include "common/base/quiet_reporter.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/graph/edits.h"
@@ -18,18 +19,6 @@ namespace gq::explore {
 namespace {
 
 using nlohmann::json;
-
-// Candidates are many: what each says while it is made would hide the search.
-class QuietReporter : public base::Reporter {
- public:
-  explicit QuietReporter(const base::Reporter& next) : next_(next) {}
-  void Log(base::LogLevel, std::string_view, std::string_view) override {}
-  void Report(const base::Progress&) override {}
-  bool Cancelled() const override { return next_.Cancelled(); }
-
- private:
-  const base::Reporter& next_;
-};
 
 std::optional<double> NumberIn(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -236,7 +225,7 @@ void CandidateMaker::Promote(const std::vector<std::string>& nodes,
 
 absl::StatusOr<Candidate> CandidateMaker::Quantize(const std::vector<std::string>& nodes,
                                                    const std::vector<std::string>& passes) {
-  QuietReporter quiet(reporter_);
+  base::QuietReporter quiet(reporter_);
   Candidate candidate{.nodes = nodes, .config = problem_.config};
   Promote(nodes, &candidate.config);
   // What repeats this candidate, not the one that the search starts from.
@@ -265,7 +254,7 @@ absl::StatusOr<Candidate> CandidateMaker::Recovered(const std::vector<std::strin
 }
 
 absl::StatusOr<Candidate> CandidateMaker::FromStart(const std::vector<std::string>& nodes) {
-  QuietReporter quiet(reporter_);
+  base::QuietReporter quiet(reporter_);
   Candidate candidate{.nodes = nodes, .config = problem_.source_config};
   Promote(nodes, &candidate.config);
   const quantize::QuantizeInputs inputs{
@@ -301,7 +290,7 @@ absl::StatusOr<accuracy::Evaluation> CandidateMaker::EvaluateFile(const graph::M
 
 absl::StatusOr<accuracy::Evaluation> CandidateMaker::EvaluateWith(
     IncrementalRuns* runs, const graph::Model& model, const std::vector<int64_t>& only) {
-  QuietReporter quiet(reporter_);
+  base::QuietReporter quiet(reporter_);
   accuracy::EvaluateOptions options = problem_.evaluate;
   options.only = only;
   const quantize::HiddenPrecision hidden = quantize::FindHiddenPrecision(model);

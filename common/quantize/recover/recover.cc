@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "common/base/quiet_reporter.h"
 #include "common/base/status.h"
 #include "common/graph/analysis.h"
 #include "common/graph/graph_index.h"
@@ -38,18 +39,6 @@ std::string InDecibels(double value) {
   std::snprintf(text, sizeof text, "%.2f dB", value);
   return text;
 }
-
-// What is quantized again says the same again; only its result counts.
-class QuietReporter : public base::Reporter {
- public:
-  explicit QuietReporter(const base::Reporter& next) : next_(next) {}
-  void Log(base::LogLevel, std::string_view, std::string_view) override {}
-  void Report(const base::Progress&) override {}
-  bool Cancelled() const override { return next_.Cancelled(); }
-
- private:
-  const base::Reporter& next_;
-};
 
 bool Wants(const RecoverOptions& options, std::string_view name) {
   return std::find(options.passes.begin(), options.passes.end(), name) != options.passes.end();
@@ -191,7 +180,7 @@ class Recovery {
     RecoveryData data = Data(samples, reporter);
     data.variant = variant;
     GQ_ASSIGN_OR_RETURN(const int changed, pass.Run(data, state));
-    QuietReporter quiet(reporter_);
+    base::QuietReporter quiet(reporter_);
     if (state.stale) GQ_RETURN_IF_ERROR(Requantize(inputs_, data_, quiet, state));
     return changed;
   }
@@ -261,7 +250,7 @@ class Recovery {
     if (pass.FitsSamples()) {
       const auto fit = [&](const std::vector<Sample>& samples) -> absl::StatusOr<graph::Model> {
         RecoveryState copy = state;
-        QuietReporter quiet(reporter_);
+        base::QuietReporter quiet(reporter_);
         GQ_RETURN_IF_ERROR(RunPass(pass, variant, samples, quiet, copy).status());
         GQ_RETURN_IF_ERROR(CheckCancelled());
         return std::move(copy.result.model);
@@ -299,7 +288,7 @@ class Recovery {
     return beside_quick_.ground.MeasureFitted(
         [&](const std::vector<Sample>& samples) -> absl::StatusOr<graph::Model> {
           RecoveryState copy = state;
-          QuietReporter quiet(reporter_);
+          base::QuietReporter quiet(reporter_);
           RecoveryData data = Data(samples, quiet);
           data.quick = true;
           GQ_RETURN_IF_ERROR(CompensatedRounding().Run(data, copy).status());
