@@ -42,6 +42,23 @@ std::optional<ClassLayout> ClassLayoutOf(std::span<const int64_t> shape, std::op
   return layout;
 }
 
+bool IsMaskShape(std::span<const int64_t> shape) {
+  if (shape.size() != 4 || std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < 1; }))
+    return false;
+  return (shape[1] == 1 && shape[2] * shape[3] > 1) || (shape[3] == 1 && shape[1] * shape[2] > 1);
+}
+
+std::vector<float> MaskScores(std::span<const float> values, bool logits) {
+  std::vector<float> scores;
+  scores.reserve(2 * values.size());
+  for (const float value : values) {
+    const float object = logits ? 1 / (1 + std::exp(-value)) : value;
+    scores.push_back(1 - object);
+    scores.push_back(object);
+  }
+  return scores;
+}
+
 void ClassMetrics::Row::Load(std::span<const float> values, int64_t begin,
                              const ClassLayout& layout) {
   const auto n = static_cast<size_t>(layout.classes);

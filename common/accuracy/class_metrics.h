@@ -24,6 +24,13 @@ struct ClassLayout {
 std::optional<ClassLayout> ClassLayoutOf(std::span<const int64_t> shape,
                                          std::optional<int> axis = std::nullopt);
 
+// True for the shape of a mask, one score a pixel: [N,1,H,W] or [N,H,W,1] with more than one pixel.
+bool IsMaskShape(std::span<const int64_t> shape);
+
+// A mask as scores of two classes, background and object, pixel after pixel. Values within 0 to 1
+// are shares of the object; with `logits` they go through a sigmoid first.
+std::vector<float> MaskScores(std::span<const float> values, bool logits);
+
 struct ClassFigures {
   int64_t rows = 0;
   double agreement = 100;  // percent of rows in which both models choose the same class

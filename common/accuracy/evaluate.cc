@@ -195,6 +195,7 @@ class Evaluator {
                                         [](int64_t dim) { return dim < 0; });
       if (options_.task == graph::TaskType::kSegmentation) {
         comparer.class_axis = SoftmaxAxis(index, others[at].name);
+        comparer.masks = true;
       }
       comparers_.emplace_back(outputs[i].name, comparer);
     }

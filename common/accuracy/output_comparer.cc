@@ -1,5 +1,6 @@
 #include "common/accuracy/output_comparer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -32,17 +33,37 @@ absl::StatusOr<std::span<const float>> Floats(const runtime::Tensor& tensor,
 
 }  // namespace
 
+void OutputComparer::BeginClasses() {
+  const std::optional<ClassLayout> layout = ClassLayoutOf(shape_, options_.class_axis);
+  if (layout) {
+    if (options_.class_rule == ClassRule::kAlways || IsDistribution(reference_, *layout)) {
+      classes_.emplace(*layout);
+    }
+    return;
+  }
+  if (!options_.masks || !IsMaskShape(shape_)) return;
+  is_mask_ = true;
+  logits_ = std::any_of(reference_.begin(), reference_.end(),
+                        [](float value) { return value < 0 || value > 1; });
+  classes_.emplace(
+      ClassLayout{.outer = static_cast<int64_t>(reference_.size()), .classes = 2, .inner = 1});
+}
+
+void OutputComparer::AddClasses(std::span<const int64_t> labels) {
+  const bool fits = static_cast<int64_t>(labels.size()) == classes_->layout().rows();
+  if (!fits) labels = {};
+  if (is_mask_) {
+    classes_->AddSample(MaskScores(reference_, logits_), MaskScores(candidate_, logits_), labels);
+  } else {
+    classes_->AddSample(reference_, candidate_, labels);
+  }
+}
+
 void OutputComparer::Begin(const runtime::Tensor& reference) {
   dtype_ = reference.dtype();
   shape_ = reference.shape();
   is_float_ = graph::IsFloatType(dtype_);
-  if (is_float_ && options_.class_rule != ClassRule::kNever) {
-    const std::optional<ClassLayout> layout = ClassLayoutOf(shape_, options_.class_axis);
-    if (layout &&
-        (options_.class_rule == ClassRule::kAlways || IsDistribution(reference_, *layout))) {
-      classes_.emplace(*layout);
-    }
-  }
+  if (is_float_ && options_.class_rule != ClassRule::kNever) BeginClasses();
   OutputMetricsOptions metrics;
   metrics.atol = is_float_ ? options_.atol : 0;
   metrics.rtol = is_float_ ? options_.rtol : 0;
@@ -80,10 +101,7 @@ absl::Status OutputComparer::AddSample(const runtime::Tensor& reference,
     GQ_ASSIGN_OR_RETURN(const std::vector<double> a, candidate.View().ToDoubles());
     metrics_->AddSample(r, a);
   }
-  if (classes_) {
-    const bool fits = static_cast<int64_t>(labels.size()) == classes_->layout().rows();
-    classes_->AddSample(reference_, candidate_, fits ? labels : std::span<const int64_t>());
-  }
+  if (classes_) AddClasses(labels);
   return absl::OkStatus();
 }
 

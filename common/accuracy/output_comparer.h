@@ -29,6 +29,7 @@ struct ComparerOptions {
   int64_t samples = 0;  // that will come at most
   ClassRule class_rule = ClassRule::kIfDistributions;
   std::optional<int> class_axis;  // overrides the rule by rank
+  bool masks = false;             // one score a pixel counts as two classes
   bool open_shape = false;        // the output's shape depends on the data
 };
 
@@ -53,6 +54,8 @@ class OutputComparer {
 
  private:
   void Begin(const runtime::Tensor& reference);
+  void BeginClasses();
+  void AddClasses(std::span<const int64_t> labels);
 
   std::string name_;
   ComparerOptions options_;
@@ -62,6 +65,7 @@ class OutputComparer {
   int64_t other_shape_ = 0;  // samples that were left out
   std::optional<OutputMetrics> metrics_;
   std::optional<ClassMetrics> classes_;
+  bool is_mask_ = false, logits_ = false;
   std::vector<float> converted_reference_, converted_candidate_;
   std::span<const float> reference_, candidate_;
 };

@@ -36,6 +36,21 @@ TEST(ClassLayoutTest, NeedsTwoClassesAndKnownDimensions) {
   EXPECT_FALSE(ClassLayoutOf(Shape{1, 1, 8, 8}));
 }
 
+TEST(MaskTest, IsOneScoreAPixel) {
+  EXPECT_TRUE(IsMaskShape(Shape{1, 1, 8, 8}));
+  EXPECT_TRUE(IsMaskShape(Shape{1, 8, 8, 1}));
+  EXPECT_FALSE(IsMaskShape(Shape{1, 21, 8, 8}));
+  EXPECT_FALSE(IsMaskShape(Shape{1, 1, 1, 1}));
+  EXPECT_FALSE(IsMaskShape(Shape{1, 1, 8, -1}));
+  EXPECT_FALSE(IsMaskShape(Shape{1, 64}));
+}
+
+TEST(MaskTest, HasAShareOfBackgroundAndOneOfTheObject) {
+  EXPECT_EQ(MaskScores(std::vector<float>{0.25F, 1}, false),
+            (std::vector<float>{0.75F, 0.25F, 0, 1}));
+  EXPECT_EQ(MaskScores(std::vector<float>{0}, true), (std::vector<float>{0.5F, 0.5F}));
+}
+
 TEST(ClassMetricsTest, CountsEqualWinners) {
   ClassMetrics metrics({.outer = 1, .classes = 3, .inner = 1});
   metrics.AddSample(std::vector<float>{1, 5, 2}, std::vector<float>{0, 9, 8});

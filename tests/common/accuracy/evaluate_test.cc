@@ -190,5 +190,26 @@ TEST(EvaluateTest, JsonSpellsWhatItHasNoNumbersFor) {
   EXPECT_EQ(j["task"], "regression");
 }
 
+// Of four pixels the first changes sides: 0.6 to 0.4 as a share, 0.1 to -0.1 as a logit.
+TEST(EvaluateTest, AMaskHasTwoClassesAPixel) {
+  EvaluateOptions options;
+  options.task = graph::TaskType::kSegmentation;
+  const auto mask = [](const std::string& shift) {
+    return Parse("g (float[1,1,2,2] x) => (float[1,1,2,2] y) <float b = {" + shift +
+                 "}> { y = Sub(x, b) }");
+  };
+  for (const auto& [shift, pixels] :
+       {std::pair<std::string, std::vector<float>>{"0.2", {0.6F, 0.9F, 0.3F, 1.0F}},
+        std::pair<std::string, std::vector<float>>{"0.2", {0.1F, 4.0F, -3.0F, 2.0F}}}) {
+    auto result = Compare(mask("0"), mask(shift), {pixels}, options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_TRUE(result->outputs[0].classes.has_value());
+    EXPECT_EQ(result->outputs[0].classes->rows, 4);
+    EXPECT_EQ(result->outputs[0].classes->agreement, 75);
+    EXPECT_EQ(result->verdict.result, VerdictResult::kGoalNotMet);
+    EXPECT_THAT(result->verdict.reason, HasSubstr("75.00 % of the pixels"));
+  }
+}
+
 }  // namespace
 }  // namespace gq::accuracy
