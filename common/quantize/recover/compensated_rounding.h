@@ -15,6 +15,7 @@ class CompensatedRounding : public RecoveryPass {
   std::string_view name() const override { return "rounding"; }
   absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const override;
   bool FitsSamples() const override { return true; }
+  bool FitsBiases() const override { return true; }
 };
 
 // The mean error of each layer's output goes into its bias; weights stay.
@@ -23,6 +24,7 @@ class BiasCorrection : public RecoveryPass {
   std::string_view name() const override { return "bias"; }
   absl::StatusOr<int> Run(const RecoveryData& data, RecoveryState& state) const override;
   bool FitsSamples() const override { return true; }
+  bool FitsBiases() const override { return true; }
 };
 
 }  // namespace gq::quantize

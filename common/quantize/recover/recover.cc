@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "common/base/quiet_reporter.h"
 #include "common/base/status.h"
@@ -21,6 +22,7 @@
 #include "common/quantize/recover/recovery_samples.h"
 #include "common/quantize/recover/recovery_source.h"
 #include "common/quantize/recover/rescaled.h"
+#include "common/quantize/recover/scaling.h"
 #include "common/quantize/recover/smoothing.h"
 #include "common/quantize/recover/transformer_passes.h"
 #include "common/quantize/recover/wide_bias.h"
@@ -59,6 +61,19 @@ bool NoOutputSuffers(const OutputErrors& after, const OutputErrors& now,
     if (gain.decibels < -kScatter - gain.standard_error) return false;
   }
   return true;
+}
+
+// Biases that a pass may have refitted: they make up for errors elsewhere, so what they are in the
+// float model says nothing about them.
+std::set<std::string> LayerBiases(const graph::Model& model) {
+  const graph::GraphIndex index(model.graph());
+  const ConstantReader constants(model, index);
+  std::set<std::string> biases;
+  for (const auto& node : model.graph().node()) {
+    const std::string_view bias = graph::InputName(node, 2);
+    if (IsLinearLayer(node, constants) && constants.IsFloat(bias)) biases.emplace(bias);
+  }
+  return biases;
 }
 
 // Scales of weights and biases as the passes left them.
@@ -117,9 +132,12 @@ class Recovery {
 
   // Tells in the model what can no longer be compared with the float model by name.
   absl::Status NoteRescaled(RecoveryState& state) const {
-    if (!state.rewritten) return absl::OkStatus();
-    GQ_ASSIGN_OR_RETURN(const auto names,
-                        RescaledTensors(float_model_, state.source, folds_[0].fit.front()));
+    std::set<std::string> names;
+    if (state.rewritten) {
+      GQ_ASSIGN_OR_RETURN(names,
+                          RescaledTensors(float_model_, state.source, folds_[0].fit.front()));
+    }
+    if (biases_refitted_) names.merge(LayerBiases(state.source));
     WriteRescaled(names, &state.result.model);
     return absl::OkStatus();
   }
@@ -217,6 +235,7 @@ class Recovery {
       beside_fit_.now.clear();
       beside_quick_.now.clear();
       BenchOf(pass).now = std::move(judgement.after);
+      biases_refitted_ = biases_refitted_ || pass.FitsBiases();
       now_rounded_ = std::move(judgement.rounded);
     }
     entry["gain_db"] = judgement.gain;
@@ -335,6 +354,7 @@ class Recovery {
   base::Reporter& reporter_;
   const QuantizeInputs& inputs_;
   runtime::DataSet& data_;
+  bool biases_refitted_ = false;
   // As a quick rounding would leave the outputs, on beside_quick_; empty until somebody asks.
   OutputErrors now_rounded_;
   std::optional<RecoveryState> before_rounding_;  // when nothing else was kept behind it

@@ -55,6 +55,8 @@ class RecoveryPass {
   // True for a pass that fits numbers to RecoveryData::samples, so that only samples beside them
   // tell what it is worth.
   virtual bool FitsSamples() const { return false; }
+  // True for a pass that gives layers other biases than those of the source.
+  virtual bool FitsBiases() const { return false; }
   // Ways in which the pass can run; the best one counts.
   virtual int variants() const { return 1; }
   // Decibels below which the pass is not worth what it costs.
