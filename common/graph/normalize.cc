@@ -208,6 +208,19 @@ absl::Status RemoveInitializerInputs(onnx::ModelProto* model, std::vector<std::s
   return absl::OkStatus();
 }
 
+absl::Status RequireDistinctOutputs(const onnx::GraphProto& graph) {
+  std::unordered_set<std::string> outputs;
+  for (const auto& output : graph.output()) {
+    if (!outputs.insert(output.name()).second) {
+      return base::MakeError(
+          Reason::kModelInvalid,
+          StrCat("'", output.name(), "' is listed twice among the outputs of the model"),
+          "Export the model with a name of its own for each output.");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Results of variadic operators that nobody wants may not be left out, though exporters do so.
 void NameLeftOutResults(onnx::GraphProto* graph) {
   NameScope names(*graph);
@@ -255,6 +268,7 @@ absl::Status NormalizeModel(onnx::ModelProto* model, std::vector<std::string>* n
   int moved = 0;
   GQ_RETURN_IF_ERROR(ConstantsToInitializers(graph, &budget, &moved));
   if (moved > 0) notes->push_back(StrCat("turned ", moved, " Constant nodes into initializers"));
+  GQ_RETURN_IF_ERROR(RequireDistinctOutputs(model->graph()));
   GQ_RETURN_IF_ERROR(RemoveInitializerInputs(model, notes));
   if (model->ir_version() < 4) model->set_ir_version(4);
   if (graph->name().empty()) graph->set_name("graph");

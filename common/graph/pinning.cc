@@ -147,6 +147,12 @@ absl::Status RequireStaticInputs(const Model& model) {
                                     "optional value, and data files hold arrays only"),
                              "Export the model with tensors as inputs.");
     }
+    if (input.type().tensor_type().elem_type() == onnx::TensorProto::STRING) {
+      return base::MakeError(
+          Reason::kModelUnsupported,
+          StrCat("input '", input.name(), "' takes strings, and data files hold numbers only"),
+          "Export the model without the part that reads text.");
+    }
     if (index.StaticShape(input.name()).has_value()) continue;
     open.push_back(StrCat("input '", input.name(), "' ", ShapeText(input.type())));
     flags.push_back(StrCat("--input-shape ", input.name(), "=..."));

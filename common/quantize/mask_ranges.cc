@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/base/text.h"
 
 namespace gq::quantize {
 namespace {
 
-constexpr float kMaskLike = -1e4f;  // far below any score
+constexpr float kMaskLike = -1e3f;  // far below any score
 constexpr float kVanishes = 16;     // exp(-16) is 1.1e-7
+
+bool MovesData(std::string_view type) {
+  return type == "Reshape" || type == "Transpose" || type == "Squeeze" || type == "Unsqueeze" ||
+         type == "Cast" || type == "Identity" || type == "Expand" || type == "Slice";
+}
 
 class MaskLimiter {
  public:
@@ -25,16 +33,17 @@ class MaskLimiter {
   }
 
  private:
-  bool LeadsToSoftmax(const std::string& tensor, int depth) const {
-    constexpr int kDepth = 3;
-    if (depth > kDepth) return false;
+  static bool Masks(std::string_view type) {
+    return type == "Add" || type == "Where" || type == "Mul";
+  }
+
+  bool LeadsToSoftmax(const std::string& tensor, int depth, bool for_constant = false) const {
+    if (depth > (for_constant ? 5 : 3)) return false;
     for (const auto& use : index_.Uses(tensor)) {
       const auto& reader = index_.node(use.node);
       if (reader.op_type() == "Softmax") return true;
-      const bool moves = reader.op_type() == "Reshape" || reader.op_type() == "Transpose" ||
-                         reader.op_type() == "Squeeze" || reader.op_type() == "Unsqueeze" ||
-                         reader.op_type() == "Cast";
-      if (moves && LeadsToSoftmax(reader.output(0), depth + 1)) return true;
+      const bool passes = MovesData(reader.op_type()) || (for_constant && Masks(reader.op_type()));
+      if (passes && LeadsToSoftmax(reader.output(0), depth + 1, for_constant)) return true;
     }
     return false;
   }
@@ -55,6 +64,10 @@ class MaskLimiter {
     return seen->second;
   }
 
+  static bool HidesScores(const ValueRange& mask, const ValueRange& scores) {
+    return mask.min <= kMaskLike && scores.min > kMaskLike && mask.min < 10 * scores.min;
+  }
+
   bool Limit(const onnx::NodeProto& node) {
     const int first = node.op_type() == "Where" ? 1 : 0;
     const std::string& a = node.input(first);
@@ -62,8 +75,8 @@ class MaskLimiter {
     const auto range_a = Extremes(a);
     const auto range_b = Extremes(b);
     if (!range_a || !range_b) return false;
-    const bool a_is_mask = range_a->min < kMaskLike && range_b->min > kMaskLike;
-    const bool b_is_mask = range_b->min < kMaskLike && range_a->min > kMaskLike;
+    const bool a_is_mask = HidesScores(*range_a, *range_b);
+    const bool b_is_mask = HidesScores(*range_b, *range_a);
     if (a_is_mask == b_is_mask) return false;
     const ValueRange scores = a_is_mask ? *range_b : *range_a;
     const float width = scores.max - scores.min;
@@ -72,22 +85,51 @@ class MaskLimiter {
     return true;
   }
 
-  // The mask and what only moves its data on the way here.
+  // The mask, what only moves its data on the way here, and the constant that it is made from. A
+  // mask of several sums has the range that suits all.
   void LimitMask(const std::string& mask, ValueRange range, int depth) {
     constexpr int kDepth = 4;
-    if (depth > kDepth || index_.IsInitializer(mask)) return;
+    if (depth > kDepth) return;
+    if (index_.IsInitializer(mask)) return FloorConstant(mask, range.min);
+    const auto [it, first] = limited_.try_emplace(mask, range.min);
+    if (!first) it->second = std::min(it->second, range.min);
+    range.min = it->second;
     context_.observed[mask] = range;
     const onnx::NodeProto* producer = index_.Producer(mask);
     if (producer == nullptr || producer->input_size() == 0) return;
     const std::string& type = producer->op_type();
-    if (type == "Reshape" || type == "Transpose" || type == "Unsqueeze" || type == "Squeeze" ||
-        type == "Expand" || type == "Slice" || type == "Identity") {
-      LimitMask(producer->input(0), range, depth + 1);
+    if (MovesData(type)) return LimitMask(producer->input(0), range, depth + 1);
+    if (type == "Mul") return FloorFactor(*producer, range.min);
+    if (type != "Where") return;
+    for (int i = 1; i < 3; ++i) {
+      if (index_.IsInitializer(producer->input(i))) FloorConstant(producer->input(i), range.min);
     }
+  }
+
+  // The constant that turns 1 into the mask's value.
+  void FloorFactor(const onnx::NodeProto& product, float floor) {
+    for (int i = 0; i < 2; ++i) {
+      const std::string& constant = product.input(i);
+      const auto other = Extremes(product.input(1 - i));
+      if (!index_.IsInitializer(constant) || !other || other->min < 0 || other->max <= 0) continue;
+      FloorConstant(constant, floor / other->max);
+    }
+  }
+
+  // Only where nothing but masks reads it.
+  void FloorConstant(const std::string& constant, float floor) {
+    for (const auto& use : index_.Uses(constant)) {
+      const auto& reader = index_.node(use.node);
+      const bool masks = Masks(reader.op_type()) || MovesData(reader.op_type());
+      if (!masks || !LeadsToSoftmax(reader.output(0), 0, true)) return;
+    }
+    ValueRange& range = context_.observed.try_emplace(constant, ValueRange{floor, 0}).first->second;
+    range.min = std::min(range.min, floor);
   }
 
   QuantizeContext& context_;
   const graph::GraphIndex& index_;
+  absl::flat_hash_map<std::string, float> limited_;  // masks with their smallest value
 };
 
 }  // namespace

@@ -166,6 +166,14 @@ class Aligner {
       if (reader->op_type() == "LeakyRelu") lower = 0;
     }
     const int shift = weight.position + input.position - bias.position;
+    // A bias that is large beside the products: finer steps would clip it, while coarser steps of
+    // the weights are still far below those of the output.
+    constexpr int kOutputSlack = 4;
+    if (!context_.settings.quark && shift > kUpper &&
+        output.position <= bias.position + kOutputSlack) {
+      Move(node, weight, kUpper + bias.position - input.position);
+      return;
+    }
     int held = shift;
     if (shift < lower) {
       held = lower;

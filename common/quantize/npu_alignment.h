@@ -12,7 +12,8 @@ namespace gq::quantize {
 //   Add         shift write         -7 <= min ip - op <= 25, op moves
 //   Mul         shift write         0 <= sum ip - op <= 32, op moves
 //   Conv, Gemm  shift cut           0 <= wp + ip - op <= 16, wp moves
-//   Conv, Gemm  shift bias          min(0, cut - 16) <= wp + ip - bp <= 15, bp moves
+//   Conv, Gemm  shift bias          min(0, cut - 16) <= wp + ip - bp <= 15, bp moves; above 15
+//                                   wp does where op <= bp + 4 (Quark clips the bias)
 //                                   (lower bound 0 before a LeakyRelu)
 //   HardSigmoid                     0 <= ip <= 15, op >= 7, 14 + ip - op >= 0
 //   Mul of a swish                  0 <= ip0 + ip1 - op <= 15, op moves

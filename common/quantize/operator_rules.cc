@@ -84,6 +84,25 @@ void PlaceDataMovement(const onnx::NodeProto& node, Placer& placer) {
   if (placer.QuantizesOutput(node)) placer.MarkShared(node.output(0), node.input(0));
 }
 
+// Of a Resize that makes values which its input does not have: beyond the image's border, or where
+// a cubic curve overshoots.
+bool LeavesInputRange(const onnx::NodeProto& node) {
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.name() == "coordinate_transformation_mode" &&
+        attribute.s() == "tf_crop_and_resize") {
+      return true;
+    }
+    if (attribute.name() == "mode" && attribute.s() == "cubic") return true;
+  }
+  return false;
+}
+
+void PlaceResize(const onnx::NodeProto& node, Placer& placer) {
+  const bool shares = placer.settings().quark || !LeavesInputRange(node);
+  if (shares || !placer.IsMarked(node.input(0))) return PlaceDataMovement(node, placer);
+  if (placer.QuantizesOutput(node)) placer.Mark(node.output(0));
+}
+
 void PlaceGather(const onnx::NodeProto& node, Placer& placer) {
   if (placer.IsFloatConstant(node.input(0)) || placer.settings().force_quantize_no_input_check) {
     placer.Mark(node.input(0));
@@ -163,7 +182,7 @@ const absl::flat_hash_map<std::string, Rule>& CommonRules() {
       {"Transpose", PlaceDataMovement},
       {"Squeeze", PlaceDataMovement},
       {"Unsqueeze", PlaceDataMovement},
-      {"Resize", PlaceDataMovement},
+      {"Resize", PlaceResize},
       {"MaxPool", PlaceDataMovement},
       {"AveragePool", PlaceDataMovement},
       {"Split", PlaceSplit},

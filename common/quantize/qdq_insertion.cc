@@ -113,6 +113,9 @@ class Inserter {
                                   type == onnx::TensorProto::BFLOAT16
                             : IsReducedFloat(type);
     if (clamps) view = Clamped(view, planned.name, type);
+    // Of constants only those that make masks have a range: LimitMaskRanges gives them one.
+    const auto limit = context_.observed.find(planned.name);
+    if (limit != context_.observed.end()) view = Floored(view, limit->second.min);
     const auto values = view.As<float>();
 
     QuantizedTensor tensor;
@@ -140,6 +143,12 @@ class Inserter {
     }
     context_.AddTensor(std::move(tensor));
     return absl::OkStatus();
+  }
+
+  static TensorView Floored(const TensorView& view, float floor) {
+    std::vector<float> values(view.As<float>().begin(), view.As<float>().end());
+    for (float& value : values) value = std::max(value, floor);
+    return TensorView::Of<float>(view.dims(), values);
   }
 
   ElementType StoredType(const std::string& name) const {

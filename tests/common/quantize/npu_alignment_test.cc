@@ -109,6 +109,13 @@ TEST(NpuAlignmentTest, ShiftBiasMovesTheBias) {
   EXPECT_EQ(Align("Conv", {7}, {8, 23}, 6), (Positions{7, 8, 22, 6}));
   EXPECT_EQ(Align("Conv", {7}, {8, 22}, 6), (Positions{7, 8, 22, 6}));
 }
+// 7 + 13 - 2 = 18 is 3 too many: with bp = 5 the bias, which needs bp = 2, would be clipped to an
+// eighth, so the weight loses 3 bits. Where the output has far finer steps than the bias, the bias
+// moves.
+TEST(NpuAlignmentTest, ShiftBiasMovesTheWeightBelowALargeBias) {
+  EXPECT_EQ(Align("Conv", {7}, {13, 2}, 5), (Positions{7, 10, 2, 5}));
+  EXPECT_EQ(Align("Conv", {7}, {13, 2}, 8), (Positions{7, 13, 5, 8}));
+}
 TEST(NpuAlignmentTest, ShiftBiasIsNotNegativeBeforeLeakyRelu) {
   AlignmentGraph graph("Conv", {7}, {8, 17}, 6);
   graph.Add("LeakyRelu", "leaky", {"y"}, "z");
