@@ -1,6 +1,8 @@
 #include "common/quantize/operator_rules.h"
 
 #include <cmath>
+#include <cstring>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/graph/graph_index.h"
@@ -64,12 +66,35 @@ void PlaceMatMul(const onnx::NodeProto& node, Placer& placer) {
   MarkOutputs(node, placer);
 }
 
+// A constant of one float; nothing where the tensor is none.
+std::optional<float> FloatConstant(const onnx::TensorProto* tensor) {
+  if (tensor == nullptr || tensor->data_type() != onnx::TensorProto::FLOAT) return std::nullopt;
+  if (tensor->float_data_size() == 1) return tensor->float_data(0);
+  if (tensor->raw_data().size() != sizeof(float)) return std::nullopt;
+  float value = 0;
+  std::memcpy(&value, tensor->raw_data().data(), sizeof(value));
+  return value;
+}
+
+// Ranges hold zero always, so that saturation cannot stand for a Clip that keeps values off zero.
+bool KeepsOffZero(const onnx::NodeProto& node, const graph::GraphIndex& index) {
+  if (node.op_type() != "Clip") return false;
+  const auto bound = [&](int input, const char* attribute) {
+    if (const auto* old = FindAttribute(node, attribute)) return std::optional<float>(old->f());
+    return FloatConstant(index.Initializer(graph::InputName(node, input)));
+  };
+  const std::optional<float> low = bound(1, "min");
+  const std::optional<float> high = bound(2, "max");
+  return (low && *low > 0) || (high && *high < 0);
+}
+
 void PlaceRemovableActivation(const onnx::NodeProto& node, Placer& placer) {
   if (!placer.IsMarked(node.input(0))) {
     placer.Refuse(node, "its input is not quantized");
     return;
   }
-  if (!placer.Absorb(node)) placer.Mark(node.input(0));
+  const bool stays = !placer.settings().quark && KeepsOffZero(node, placer.index());
+  if (stays || !placer.Absorb(node)) placer.Mark(node.input(0));
   MarkOutputs(node, placer);
 }
 

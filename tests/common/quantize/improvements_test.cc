@@ -62,6 +62,23 @@ TEST(ImprovementsTest, ClipStaysWhereItCutsValues) {
   EXPECT_GT(Gain("conv_clip6", "pre_0.onnx", QuarkVint8()), 3);
 }
 
+// A range holds zero always: the saturation of [0, 2] is not the Clip to [0.5, 2].
+TEST(ImprovementsTest, ClipThatKeepsValuesOffZeroStays) {
+  for (const char* bounds :
+       {"float low = {0.5}, float high = {2}", "float low = {-2}, float high = {-0.5}",
+        "float low = {0.5}, float high = {-0.5}"}) {
+    const graph::Model model = ParseModel(base::StrCat(
+        R"(<ir_version: 8, opset_import: ["" : 17]>
+           g (float[4,4] x) => (float[4,4] y)
+           <float[4,4] w = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}, )",
+        bounds, "> {\n a = MatMul(x, w)\n y = Clip(a, low, high) }"));
+    const auto reference = RunModel(model);
+    const auto result = QuantizeWith(model, *ConfigOfScheme("W8-A8"));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_GT(SignalToNoise(*reference, *RunModel(result->model)), 20) << bounds;
+  }
+}
+
 constexpr const char* kIdleClip = R"(
   <ir_version: 8, opset_import: ["" : 17]>
   g (float[1,4] x) => (float[1,4] y)
