@@ -9,10 +9,8 @@
 #include "common/base/quiet_reporter.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
-#include "common/graph/edits.h"
+#include "common/explore/promotion.h"
 #include "common/graph/graph_index.h"
-#include "common/quantize/mixed_precision.h"
-#include "common/quantize/qdq_nodes.h"
 #include "common/quantize/reduced_precision.h"
 
 namespace gq::explore {
@@ -28,46 +26,6 @@ std::optional<double> NumberIn(const json& object, const char* key) {
   if (*found == "-inf") return -std::numeric_limits<double>::infinity();
   if (*found == "nan") return std::nan("");
   return std::nullopt;
-}
-
-constexpr int64_t kLeastSharedBytes = 64;  // equal constants from this size on share a name
-
-bool SameForm(const onnx::TensorProto& a, const onnx::TensorProto& b) {
-  return a.data_type() == b.data_type() &&
-         std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end());
-}
-
-// Gives `model` the scales, and the integers of each constant, that `from` has.
-void TakeParameters(const graph::Model& from, graph::Model* model) {
-  const graph::GraphIndex index(from.graph());
-  const auto take = [&](const onnx::TensorProto& other, onnx::TensorProto* initializer) {
-    if (const auto data = from.Data(other); data.ok()) model->SetData(*data, initializer);
-  };
-  onnx::GraphProto* graph = model->mutable_graph();
-  std::map<std::string, onnx::TensorProto*> initializers;
-  for (onnx::TensorProto& initializer : *graph->mutable_initializer()) {
-    initializers[initializer.name()] = &initializer;
-    const onnx::TensorProto* other = index.Initializer(initializer.name());
-    if (other == nullptr || !SameForm(*other, initializer)) continue;
-    if (model->DataBytes(initializer) < kLeastSharedBytes) take(*other, &initializer);
-  }
-  // Large constants go by the node that reads them.
-  for (onnx::NodeProto& node : *graph->mutable_node()) {
-    if (!quantize::IsDequantizeNode(node) || !initializers.contains(node.input(0))) continue;
-    const onnx::NodeProto* same = index.FindNode(node.name());
-    const onnx::TensorProto* other = same == nullptr ? nullptr : index.Initializer(same->input(0));
-    if (other == nullptr || !SameForm(*other, *initializers[node.input(0)])) continue;
-    node.set_input(0, other->name());
-    onnx::TensorProto*& target = initializers[other->name()];
-    if (target == nullptr) {
-      const auto data = from.Data(*other);
-      if (data.ok()) target = model->AddInitializer(other->name(), *data);
-    } else {
-      take(*other, target);
-    }
-  }
-  graph::RemoveUnusedInitializers(graph);
-  model->CompactStore();
 }
 
 // With the activations that stand alone behind them, whose results are the layers' outputs.
@@ -205,29 +163,19 @@ std::vector<std::string> CandidateMaker::UserNames(const std::vector<std::string
   return names;
 }
 
-void CandidateMaker::Promote(const std::vector<std::string>& nodes,
-                             quantize::QuantizeConfig* config) const {
+quantize::Promotion CandidateMaker::PromotionOf(const std::vector<std::string>& nodes) const {
   const std::vector<std::string> names =
       UserNames(problem_.limits.precision == onnx::TensorProto::INT16
                     ? WithActivations(problem_.float_model.graph(), nodes)
                     : nodes);
-  if (!names.empty() && config->scheme == "vint8") {
-    config->scheme = problem_.limits.precision == onnx::TensorProto::FLOAT16    ? "vint8+fp16"
-                     : problem_.limits.precision == onnx::TensorProto::BFLOAT16 ? "vint8+bf16"
-                                                                                : "vint8";
-  }
-  if (problem_.limits.precision == onnx::TensorProto::FLOAT) {
-    config->exclude.insert(config->exclude.end(), names.begin(), names.end());
-  } else {
-    quantize::PromoteNodes(names, problem_.limits.precision, problem_.form, config);
-  }
+  return {names, problem_.limits.precision, problem_.form};
 }
 
 absl::StatusOr<Candidate> CandidateMaker::Quantize(const std::vector<std::string>& nodes,
                                                    const std::vector<std::string>& passes) {
   base::QuietReporter quiet(reporter_);
   Candidate candidate{.nodes = nodes, .config = problem_.config};
-  Promote(nodes, &candidate.config);
+  Promote(PromotionOf(nodes), &candidate.config);
   // What repeats this candidate, not the one that the search starts from.
   if (candidate.config.recovery) candidate.config.recovery = passes;
   quantize::QuantizeInputs inputs{.origin = problem_.origin,
@@ -255,19 +203,19 @@ absl::StatusOr<Candidate> CandidateMaker::Recovered(const std::vector<std::strin
 
 absl::StatusOr<Candidate> CandidateMaker::FromStart(const std::vector<std::string>& nodes) {
   base::QuietReporter quiet(reporter_);
-  Candidate candidate{.nodes = nodes, .config = problem_.source_config};
-  Promote(nodes, &candidate.config);
+  Candidate candidate{.nodes = nodes, .config = problem_.config};
+  const quantize::Promotion promotion = PromotionOf(nodes);
+  if (!promotion.nodes.empty()) candidate.config.promotion = promotion;
   const quantize::QuantizeInputs inputs{
       .origin = problem_.origin,
       .table = source_table_.tensors.empty() ? nullptr : &source_table_,
       .allow_nonfinite = problem_.allow_nonfinite};
-  GQ_ASSIGN_OR_RETURN(
-      quantize::QuantizeResult result,
-      quantize::Quantize(problem_.source, candidate.config, problem_.calibration, quiet, inputs));
+  GQ_ASSIGN_OR_RETURN(quantize::QuantizeResult result,
+                      QuantizePromoted(problem_.start, problem_.source, problem_.source_config,
+                                       promotion, problem_.calibration, quiet, inputs));
   source_table_ = std::move(result.table);
   candidate.model = std::move(result.model);
   candidate.report = std::move(result.report);
-  TakeParameters(problem_.start, &candidate.model);
   return candidate;
 }
 

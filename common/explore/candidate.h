@@ -116,7 +116,7 @@ class CandidateMaker {
   explicit CandidateMaker(const Problem& problem, base::Reporter& reporter,
                           accuracy::Baseline baseline)
       : problem_(problem), reporter_(reporter), baseline_(std::move(baseline)) {}
-  void Promote(const std::vector<std::string>& nodes, quantize::QuantizeConfig* config) const;
+  quantize::Promotion PromotionOf(const std::vector<std::string>& nodes) const;
   absl::StatusOr<Candidate> Quantize(const std::vector<std::string>& nodes,
                                      const std::vector<std::string>& passes);
   absl::StatusOr<accuracy::Evaluation> EvaluateWith(IncrementalRuns* runs,

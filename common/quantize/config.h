@@ -82,6 +82,16 @@ enum class DynamicForm { kNone, kInt8, kInt4Blocks };
 // How float layers among quantized ones appear (workflow.md --mixed-form).
 enum class MixedForm { kFloat, kCast };
 
+// Layers that are put into a higher precision once accuracy recovery has run without that; all
+// others keep the integers, positions and biases that they had (explore/promotion.h).
+struct Promotion {
+  std::vector<std::string> nodes;
+  ElementType precision = onnx::TensorProto::BFLOAT16;
+  MixedForm form = MixedForm::kFloat;
+
+  bool operator==(const Promotion&) const = default;
+};
+
 struct QuantizeConfig {
   std::string scheme = "vint8";  // for the report
   Compatibility compatibility = Compatibility::kDefault;
@@ -111,6 +121,9 @@ struct QuantizeConfig {
   std::optional<std::vector<std::string>> recovery;
   // Widths of biases beside int8 that they may choose (RecoverOptions); empty: the device's.
   std::vector<int> recovery_bias_bits;
+  std::optional<Promotion> promotion;
+  // Sizes of inputs that the model leaves open.
+  std::map<std::string, std::vector<int64_t>> input_shapes;
   // Emits the Extended path even where no override asks for it (Quark's legacy quant_format).
   bool force_extended = false;
   ExtraOptions options;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/status.h"
 #include "common/base/text.h"
@@ -76,6 +77,8 @@ class Reader {
     if (key == "include_cle") return Boolean(value, key, &parsed_.config.include_cle);
     if (key == "recovery") return Recovery(value);
     if (key == "recovery_bias_bits") return BiasBits(value);
+    if (key == "promotion_after_recovery") return AfterRecovery(value);
+    if (key == "input_shapes") return InputShapes(value);
     if (key == "force_extended") return Boolean(value, key, &parsed_.config.force_extended);
     if (key == "allow_unmatched") return Boolean(value, key, &parsed_.config.allow_unmatched);
     if (quark_) {
@@ -89,7 +92,8 @@ class Reader {
     return Error(value, key, "unknown key", Reason::kConfigInvalid,
                  Closest(key, {"global_config", "specific_layer_config", "layer_type_config",
                                "exclude", "extra_options", "scheme", "compatibility", "dynamic",
-                               "float_precision", "recovery"}));
+                               "float_precision", "recovery", "recovery_bias_bits",
+                               "promotion_after_recovery", "input_shapes"}));
   }
 
   absl::Status Text(const JsonValue& value, std::string_view path, std::string* text) const {
@@ -145,6 +149,51 @@ class Reader {
         return Error(item, path, "must hold 16 and 32 at most");
       }
       parsed_.config.recovery_bias_bits.push_back(static_cast<int>(item.number));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AfterRecovery(const JsonValue& value) {
+    const std::string path = "promotion_after_recovery";
+    GQ_RETURN_IF_ERROR(Expect(value, path, Kind::kObject));
+    Promotion promotion;
+    for (const auto& [key, part] : value.members) {
+      const std::string at = StrCat(path, ".", key);
+      if (key == "target_node_names") {
+        GQ_RETURN_IF_ERROR(Targets(part, at, &promotion.nodes));
+      } else if (key == "data_type" && part.text == "Float32") {
+        promotion.precision = onnx::TensorProto::FLOAT;
+      } else if (key == "data_type") {
+        GQ_RETURN_IF_ERROR(Named(part, at, ElementTypeFromName,
+                                 "Float32, BFloat16, Float16, Int16, Int8", &promotion.precision));
+      } else if (key == "form") {
+        GQ_RETURN_IF_ERROR(Expect(part, at, Kind::kString));
+        if (part.text != "float" && part.text != "cast") {
+          return Error(part, at, "must be \"float\" or \"cast\"");
+        }
+        promotion.form = part.text == "cast" ? MixedForm::kCast : MixedForm::kFloat;
+      } else {
+        return Error(part, at, "unknown key", Reason::kConfigInvalid,
+                     "Known: target_node_names, data_type, form.");
+      }
+    }
+    if (!promotion.nodes.empty()) parsed_.config.promotion = std::move(promotion);
+    return absl::OkStatus();
+  }
+
+  absl::Status InputShapes(const JsonValue& value) {
+    const std::string path = "input_shapes";
+    GQ_RETURN_IF_ERROR(Expect(value, path, Kind::kObject));
+    for (const auto& [input, dims] : value.members) {
+      const std::string at = StrCat(path, ".", input);
+      GQ_RETURN_IF_ERROR(Expect(dims, at, Kind::kArray));
+      std::vector<int64_t>& shape = parsed_.config.input_shapes[input];
+      for (const JsonValue& dim : dims.items) {
+        const bool whole = dim.kind == Kind::kNumber && dim.number >= 1 && dim.number < 1e15 &&
+                           dim.number == std::floor(dim.number);
+        if (!whole) return Error(dim, at, "must hold whole numbers of 1 or more");
+        shape.push_back(static_cast<int64_t>(dim.number));
+      }
     }
     return absl::OkStatus();
   }

@@ -49,6 +49,14 @@ Json OverridesAsJson(const std::vector<LayerOverride>& overrides, const char* ta
   return list;
 }
 
+Json PromotionAsJson(const Promotion& promotion) {
+  return {{"target_node_names", promotion.nodes},
+          {"data_type", promotion.precision == onnx::TensorProto::FLOAT
+                            ? "Float32"
+                            : ElementTypeNameOf(promotion.precision)},
+          {"form", promotion.form == MixedForm::kCast ? "cast" : "float"}};
+}
+
 void AddOption(const OptionRow& row, const ExtraOptions& options, Json* json) {
   std::visit(
       [&](auto field) {
@@ -83,6 +91,8 @@ std::string WriteQuarkJson(const QuantizeConfig& config) {
   if (config.include_cle) json["include_cle"] = true;
   if (config.recovery) json["recovery"] = *config.recovery;
   if (!config.recovery_bias_bits.empty()) json["recovery_bias_bits"] = config.recovery_bias_bits;
+  if (config.promotion) json["promotion_after_recovery"] = PromotionAsJson(*config.promotion);
+  if (!config.input_shapes.empty()) json["input_shapes"] = config.input_shapes;
   if (config.force_extended) json["force_extended"] = true;
   if (config.allow_unmatched) json["allow_unmatched"] = true;
   json["global_config"] = LayerAsJson({.input_tensors = config.activation,

@@ -48,6 +48,9 @@ absl::Status ExpandNames(const onnx::GraphProto& graph, QuantizeConfig* config) 
   for (auto& entry : config->overrides) {
     GQ_RETURN_IF_ERROR(Expand(graph, *config, &entry.targets));
   }
+  if (config->promotion) {
+    GQ_RETURN_IF_ERROR(Expand(graph, *config, &config->promotion->nodes));
+  }
   std::erase_if(config->overrides, [](const auto& entry) { return entry.targets.empty(); });
   return absl::OkStatus();
 }

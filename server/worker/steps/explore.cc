@@ -11,6 +11,7 @@
 #include "common/base/text.h"
 #include "common/explore/explore.h"
 #include "common/explore/limits.h"
+#include "common/explore/promotion.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/recover/recovery_source.h"
 #include "server/worker/steps/evaluate.h"
@@ -163,6 +164,8 @@ absl::StatusOr<ExploreResult> RunExplore(const JobInputs& inputs,
   GQ_ASSIGN_OR_RETURN(Strategy strategy, ChooseStrategy(inputs.spec, optimized.user_model,
                                                         optimized.task, &optimized.float_model));
   strategy.recover.threads = inputs.Threads();
+  if (strategy.config.promotion) explore::Promote(*strategy.config.promotion, &strategy.config);
+  strategy.config.promotion.reset();
   GQ_ASSIGN_OR_RETURN(const explore::Limits limits, LimitsOf(inputs.spec));
   const explore::StrategyKind kind = StrategyOf(inputs.spec);
   GQ_RETURN_IF_ERROR(RefuseScheme(strategy.config, limits, kind));

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/explore/promotion.h"
 #include "common/quantize/quantize.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/resolved_config.h"
@@ -68,6 +69,20 @@ absl::StatusOr<SampleData> OpenData(const JobInputs& inputs, const GraphOptimize
   return OpenTrialData(inputs, optimized.float_model);
 }
 
+// Recovery has run without the layers that are promoted now; its report stays.
+absl::Status PromoteAfterRecovery(const quantize::Promotion& promotion, runtime::DataSet& data,
+                                  StepLog& log, const quantize::QuantizeInputs& inputs,
+                                  quantize::QuantizeResult* quantized,
+                                  quantize::RecoverySource* source) {
+  const json recovery = quantized->report.value("recovery", json());
+  GQ_ASSIGN_OR_RETURN(*quantized,
+                      explore::QuantizePromoted(quantized->model, source->model, source->config,
+                                                promotion, data, log, inputs));
+  if (!recovery.is_null()) quantized->report["recovery"] = recovery;
+  explore::Promote(promotion, &source->config);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 graph::SaveOptions LayoutFor(const graph::Model& user_model, const fs::path& output) {
@@ -103,11 +118,17 @@ absl::StatusOr<GraphQuantizeResult> RunGraphQuantize(const JobInputs& inputs,
   quantize::QuantizeInputs quantize_inputs;
   quantize_inputs.origin = &origin;
   quantize_inputs.allow_nonfinite = inputs.spec.allow_nonfinite();
+  quantize::QuantizeConfig before_promotion = strategy.config;
+  before_promotion.promotion.reset();
   quantize::RecoverySource source;
   GQ_ASSIGN_OR_RETURN(
       quantize::QuantizeResult quantized,
-      quantize::QuantizeWithRecovery(optimized.float_model, strategy.config, strategy.recover,
+      quantize::QuantizeWithRecovery(optimized.float_model, before_promotion, strategy.recover,
                                      *data.samples, log, quantize_inputs, &source));
+  if (strategy.config.promotion) {
+    GQ_RETURN_IF_ERROR(PromoteAfterRecovery(*strategy.config.promotion, *data.samples, log,
+                                            quantize_inputs, &quantized, &source));
+  }
   watch.Lap("quantize");
 
   GQ_RETURN_IF_ERROR(

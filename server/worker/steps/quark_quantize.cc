@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/explore/promotion.h"
 #include "common/graph/analysis.h"
 #include "common/graph/graph_index.h"
 #include "common/quantize/qdq_nodes.h"
@@ -106,7 +107,9 @@ absl::StatusOr<GraphQuantizeResult> RunQuarkQuantize(const JobInputs& inputs,
     log.Info("Strategy", "accuracy recovery belongs to the built-in engine and is off");
   }
   watch.Lap("probe");
-  const quantize::QuantizeConfig config = Renamed(strategy.config, optimized);
+  quantize::QuantizeConfig config = Renamed(strategy.config, optimized);
+  if (config.promotion) explore::Promote(*config.promotion, &config);
+  config.promotion.reset();
   GQ_RETURN_IF_ERROR(
       RunQuark(inputs, config, optimized.float_model, *data.samples, output, log).status());
   watch.Lap("quark");

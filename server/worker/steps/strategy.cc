@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "common/calibrate/method.h"
 #include "common/compile/device.h"
+#include "common/graph/graph_index.h"
 #include "common/quantize/preparation.h"
 #include "common/quantize/quark_json.h"
 #include "common/quantize/scheme.h"
@@ -195,6 +196,18 @@ absl::StatusOr<quantize::QuantizeConfig> BaseConfig(const gq::v1::JobSpec& spec,
   return quantize::ConfigOfScheme(scheme, form);
 }
 
+// Of the inputs that `user_model` leaves open and `float_model` does not.
+std::map<std::string, std::vector<int64_t>> FixedShapes(const graph::Model& user_model,
+                                                        const graph::Model& float_model) {
+  const graph::GraphIndex open(user_model.graph()), fixed(float_model.graph());
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& input : user_model.graph().input()) {
+    if (open.IsInitializer(input.name()) || open.StaticShape(input.name())) continue;
+    if (auto shape = fixed.StaticShape(input.name())) shapes[input.name()] = std::move(*shape);
+  }
+  return shapes;
+}
+
 }  // namespace
 
 std::string DefaultScheme(const std::string& device) {
@@ -228,6 +241,7 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
   if (!spec.device().empty()) {
     GQ_RETURN_IF_ERROR(quantize::CheckScheme(config.scheme, spec.device()));
   }
+  if (float_model != nullptr) config.input_shapes = FixedShapes(user_model, *float_model);
   const bool derived =
       spec.config_json().empty() && spec.config_name().empty() && spec.compat().empty();
   if (derived) KeepPostProcessing(user_model, task, strategy);
@@ -265,6 +279,13 @@ absl::StatusOr<Strategy> ChooseStrategy(const gq::v1::JobSpec& spec, const graph
 absl::StatusOr<std::map<std::string, std::vector<int64_t>>> PinnedShapes(
     const gq::v1::JobSpec& spec) {
   std::map<std::string, std::vector<int64_t>> shapes;
+  // `--input-shape` wins over the configuration.
+  std::map<std::string, std::vector<int64_t>> saved;
+  if (!spec.config_json().empty()) {
+    Strategy unused;
+    GQ_ASSIGN_OR_RETURN(quantize::QuantizeConfig config, BaseConfig(spec, unused));
+    saved = std::move(config.input_shapes);
+  }
   for (const std::string& text : spec.input_shape()) {
     const auto refuse = [&text] {
       return MakeError(Reason::kInvalidFlag,
@@ -286,6 +307,7 @@ absl::StatusOr<std::map<std::string, std::vector<int64_t>>> PinnedShapes(
                        StrCat("--input-shape names input '", text.substr(0, equals), "' twice"));
     }
   }
+  shapes.merge(saved);
   return shapes;
 }
 

@@ -50,6 +50,11 @@ std::vector<QuantizeConfig> Configurations() {
     configs.push_back(*ConfigOfScheme("vint8+bf16", form));
     PromoteNodes(nodes, onnx::TensorProto::BFLOAT16, form, &configs.back());
   }
+  for (const ElementType precision : {onnx::TensorProto::BFLOAT16, onnx::TensorProto::FLOAT}) {
+    configs.push_back(*ConfigOfScheme("vint8"));
+    configs.back().promotion = Promotion{nodes, precision, MixedForm::kCast};
+    configs.back().input_shapes = {{"x", {1, 2, 8, 8}}};
+  }
   configs.push_back(*ConfigOfScheme("vint8"));
   configs.back().exclude = {"^tail_.*"};
   configs.back().exclude_subgraphs = {{{"body_conv"}, {"body_mul"}}};

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -165,6 +168,41 @@ TEST_F(ExploreTest, TheSearchTakesWhatRecoveryMade) {
   ASSERT_EQ(with.size(), without.size());
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].candidate(), without[i].candidate());
   EXPECT_EQ(Text("with/out/model_quantized.onnx"), Text("without/out/model_quantized.onnx"));
+}
+
+// Every model that a search leaves is what its saved configuration makes, those with the integers
+// of a recovered start too.
+TEST_F(ExploreTest, SavedConfigurationsRepeatTheirModels) {
+  WriteSamples("x.npy", 32);
+  spec_.clear_recover();
+  int after_recovery = 0;
+  for (const char* strategy : {"greedy", "sensitivity"}) {
+    spec_.set_explore_strategy(strategy);
+    if (reports_.empty()) RunBefore();
+    const std::string work = strategy;
+    Prepare(work, gq::v1::STEP_KIND_EXPLORE);
+    RunRecorded(work);
+    ASSERT_EQ(Result(work).state(), gq::v1::ATTEMPT_STATE_SUCCEEDED);
+    std::vector<fs::path> folders = {Path(work + "/out")};
+    for (const auto& entry : fs::directory_iterator(Path(work + "/out/iterations"))) {
+      if (fs::exists(entry.path() / "model_quantized.onnx")) folders.push_back(entry.path());
+    }
+    for (const fs::path& folder : folders) {
+      const std::string config = (folder / "quark_config.json").string();
+      std::ifstream file(config);
+      std::stringstream text;
+      text << file.rdbuf();
+      after_recovery += text.str().find("promotion_after_recovery") != std::string::npos ? 1 : 0;
+      const Outcome outcome = Run({"quantize", "--model", "m.onnx", "--calibration-data", "x.npy",
+                                   "--config", config, "--output", "again.onnx"});
+      EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+      std::ifstream model(folder / "model_quantized.onnx", std::ios::binary);
+      std::stringstream bytes;
+      bytes << model.rdbuf();
+      EXPECT_TRUE(Text("again.onnx") == bytes.str()) << folder << text.str();
+    }
+  }
+  EXPECT_GT(after_recovery, 0);
 }
 
 TEST_F(ExploreTest, TheVerbReturnsTheBestModelWithExitCodeTen) {

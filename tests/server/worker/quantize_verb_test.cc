@@ -169,6 +169,42 @@ INSTANTIATE_TEST_SUITE_P(Schemes, SavedConfigTest, testing::Values("vint8", "W8-
                            return name;
                          });
 
+// Sizes that the model leaves open are part of the configuration; without data nothing else says
+// them. The flag wins.
+TEST_F(QuantizeVerbTest, TheSavedConfigurationFixesOpenDimensions) {
+  WriteModel("open.onnx",
+             "g (float[N,2,H,W] x) => (float[N,2,H,W] y) <float[2,2,1,1] w = {0.5, -0.25, 0.125, "
+             "0.75}> { y = Conv(x, w) }");
+  const std::vector<std::string> quantize = {"quantize", "--model",  "open.onnx", "--scheme",
+                                             "bf16",     "--report", "r.json",    "--output"};
+  const auto with = [&](std::string output, std::vector<std::string> flags) {
+    std::vector<std::string> arguments = quantize;
+    arguments.push_back(std::move(output));
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return arguments;
+  };
+  Outcome outcome = Run(with("q.onnx", {"--input-shape", "x=1x2x6x5"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const json config = json::parse(Text("r.json"))["graph_quantize"]["config"];
+  EXPECT_EQ(config["input_shapes"], json::parse(R"({"x": [1, 2, 6, 5]})"));
+  Write("saved.json", config.dump());
+  const std::vector<std::string> again = {"quantize",   "--model",  "open.onnx", "--config",
+                                          "saved.json", "--report", "r.json"};
+  std::vector<std::string> arguments = again;
+  arguments.insert(arguments.end(), {"--output", "again.onnx"});
+  outcome = Run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_TRUE(Text("again.onnx") == Text("q.onnx"));
+  EXPECT_EQ(json::parse(Text("r.json"))["graph_quantize"]["config"], config);
+
+  arguments = again;
+  arguments.insert(arguments.end(), {"--output", "other.onnx", "--input-shape", "x=1x2x3x3"});
+  outcome = Run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(json::parse(Text("r.json"))["graph_quantize"]["config"]["input_shapes"]["x"],
+            json::parse("[1, 2, 3, 3]"));
+}
+
 TEST_F(QuantizeVerbTest, SaysTheStrategyBeforeItIsApplied) {
   const Outcome outcome = Quantize({});
   const size_t strategy = outcome.out.find("[Strategy] scheme vint8 (default)");
