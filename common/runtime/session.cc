@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -9,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/base/temporary_folder.h"
 #include "common/base/text.h"
+#include "common/runtime/unsigned_weights.h"
 
 namespace gq::runtime {
 namespace {
@@ -129,6 +131,8 @@ absl::Status Session::State::Start(const SessionOptions& options, bool lean) {
   const auto entry = [&](const char* key, const char* value) {
     return check(api.AddSessionConfigEntry(made, key, value));
   };
+  // The same integers on every CPU (unsigned_weights.h).
+  GQ_RETURN_IF_ERROR(entry("session.x64quantprecision", "1"));
   if (options.disable_quant_qdq) {
     GQ_RETURN_IF_ERROR(entry("session.disable_quant_qdq", "1"));
   }
@@ -333,8 +337,11 @@ absl::Status Session::State::CreateWithoutCopies(const graph::Model& model) {
       "ONNX Runtime refused the model");
 }
 
-absl::StatusOr<Session> Session::Create(const graph::Model& model, const SessionOptions& options) {
+absl::StatusOr<Session> Session::Create(const graph::Model& given, const SessionOptions& options) {
   GQ_ASSIGN_OR_RETURN(const OrtLibrary* library, OrtLibrary::Get());
+  std::optional<graph::Model> unsigned_weights;
+  if (IntegerKernelsSaturate()) unsigned_weights = WithUnsignedWeights(given);
+  const graph::Model& model = unsigned_weights ? *unsigned_weights : given;
   if (BytesAsFloats(model) >= options.lean_bytes) {
     auto state = std::make_unique<State>(*library);
     GQ_RETURN_IF_ERROR(state->Start(options, /*lean=*/true));
